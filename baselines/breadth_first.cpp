@@ -46,7 +46,7 @@ extern const System breadth_first = {
     .written_from = {WrittenFrom::code,
                      {{"bubble formula", WrittenFrom::memory}},
                      "The gathers and reductions of an update are derived here."},
-    .options = {chunks_option(), backward_option.spec(), recompute_option()},
+    .options = {chunks_option(), training_only(backward_option.spec()), recompute_option()},
     .chunks = given_chunks,
     .schedule = [](const ScheduleProblem& problem,
                    const Options& options) { return orders::fill_drain(problem, backward_option(options)); },

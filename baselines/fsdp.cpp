@@ -75,7 +75,7 @@ extern const System fsdp = {
          {{"accumulation", WrittenFrom::ours}, {"chunks", WrittenFrom::ours}},
          "The list of what stays gathered over micro-batches, and the bytes that each form moves, are derived here."},
     .data_parallel = true,
-    .options = {accumulation_option.spec(),
+    .options = {replicas_only(accumulation_option.spec()),
                 {"chunks", "1", "parts of the model that are gathered one after the other"}},
     .require = [](int ranks, int microbatches,
                   const Options&) { require_a_micro_batch_for_every_rank("fsdp", ranks, microbatches); },

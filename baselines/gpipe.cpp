@@ -35,7 +35,7 @@ extern const System gpipe = {
     .written_from = {WrittenFrom::memory,
                      {{"backward=fifo", WrittenFrom::code}},
                      "The makespan with recomputation is derived here."},
-    .options = {backward_option.spec(), recompute_option()},
+    .options = {training_only(backward_option.spec()), recompute_option()},
     .schedule = [](const ScheduleProblem& problem,
                    const Options& options) { return orders::fill_drain(problem, backward_option(options)); },
     .weights = flush_with_recompute,

@@ -59,7 +59,7 @@ extern const System one_f_one_b = {
     .written_from = {WrittenFrom::code,
                      {{"zero=1", WrittenFrom::abstract}, {"zero=3", WrittenFrom::abstract}},
                      "zero=1 and zero=3 are our reading of what ZeroPP's abstract calls memory-efficient 1F1B."},
-    .options = {recompute_option(), zero_option.spec()},
+    .options = {recompute_option(), training_only(replicas_only(zero_option.spec()))},
     .schedule = [](const ScheduleProblem& problem, const Options&) { return orders::one_f_one_b(problem); },
     .weights = flush_with_recompute,
     .theory = one_f_one_b_theory,

@@ -43,7 +43,7 @@ const ChoiceOption<Variant> variant_option(
     "variant", "whole (whole backwards), split (weight gradients apart) or interleaved (`chunks` stages a rank)",
     {{"whole", Variant::whole}, {"split", Variant::split}, {"interleaved", Variant::interleaved}});
 const ChoiceOption<Group> group_option("group",
-                                       "variant=interleaved, chunks of sequences in a group: least (as few as there "
+                                       "chunks of sequences in a group: least (as few as there "
                                        "can be), figure (as many as ranks times "
                                        "chunks) or released (as many as ranks)",
                                        {{"least", Group::least},
@@ -172,11 +172,9 @@ extern const System seq1f1b = {
                      {{"cut=balanced", WrittenFrom::abstract}, {"makespan and memory", WrittenFrom::ours}},
                      "Makespans and memory are derived here; variant=split was worked out from a figure of the "
                      "authors, without code."},
-    .options = {sequence_chunks_option(),
-                cut_option.spec(),
-                variant_option.spec(),
-                {"chunks", "2", "variant=interleaved: stages on every rank"},
-                group_option.spec()},
+    .options = {sequence_chunks_option(), training_only(only_without(cut_option.spec(), "sequence_chunks", {"1"})),
+                variant_option.spec(), only_with(chunks_option(), "variant", {"interleaved"}),
+                only_with(group_option.spec(), "variant", {"interleaved"})},
     .chunks = stages_of,
     .sequence =
         [](const Options& options) {

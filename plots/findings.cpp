@@ -228,12 +228,18 @@ class PageWriter {
   FindingsPage page_;
 };
 
+constexpr const char* kMadeBy = "<!-- Made by: sluice ";  // begins every page
+constexpr const char* kDrawnFrom = "<!-- drawn from ";    // the last line of every picture
+
+bool is_drawn_picture(const std::string& text) { return text.find(kDrawnFrom) != std::string::npos; }
+
 void remove_old_pictures(const FindingsPage& page, const fs::path& out) {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(out)) {
     const std::string stem = entry.path().stem().string();
     const bool is_current = std::ranges::count(page.pictures, stem, &Chart::name) > 0;
-    if (entry.path().extension() == ".svg" && stem.starts_with(page.name + ".") && !is_current)
+    if (entry.path().extension() == ".svg" && stem.starts_with(page.name + ".") && !is_current &&
+        is_drawn_picture(read_whole_file(entry.path())))
       old.push_back(entry.path());
   }
   for (const fs::path& picture : old) fs::remove(picture);
@@ -252,13 +258,24 @@ FindingsPage findings_page(const Study& study, std::span<const Record> records) 
   return PageWriter(study, records).page();
 }
 
-std::string picture_mark(const Chart& picture) { return "<!-- drawn from " + digest(picture.spec) + " -->\n"; }
+std::string picture_mark(const Chart& picture) { return kDrawnFrom + digest(picture.spec) + " -->\n"; }
+
+OutputFile page_file(const fs::path& file) {
+  return {file, "a page that Sluice makes", [](const std::string& text) { return text.starts_with(kMadeBy); }};
+}
+
+OutputFile picture_file(const fs::path& file) { return {file, "a picture that Sluice draws", is_drawn_picture}; }
 
 std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs::path& out, const Renderer& renderer) {
   std::vector<FindingsPage> pages;
   for (const fs::path& study : studies) pages.push_back(findings_page(study));
   std::vector<fs::path> files;
   try {
+    fs::create_directories(out);
+    for (const FindingsPage& page : pages) {
+      page_file(out / (page.name + ".md"));
+      for (const Chart& picture : page.pictures) picture_file(out / (picture.name + ".svg"));
+    }
     const fs::path drawing = out / ".drawing";
     fs::remove_all(drawing);
     fs::create_directories(drawing);
@@ -269,10 +286,10 @@ std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs
     for (const FindingsPage& page : pages) {
       remove_old_pictures(page, out);
       for (const Chart& picture : page.pictures)
-        write_whole_file(out / (picture.name + ".svg"),
-                         read_whole_file(drawing / (picture.name + ".svg")) + "\n" + picture_mark(picture));
+        picture_file(out / (picture.name + ".svg"))
+            .write(read_whole_file(drawing / (picture.name + ".svg")) + "\n" + picture_mark(picture));
       files.push_back(out / (page.name + ".md"));
-      write_whole_file(files.back(), page.markdown);
+      page_file(files.back()).write(page.markdown);
     }
     fs::remove_all(drawing);
   } catch (const fs::filesystem_error& failure) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/output_file.h"
 #include "plots/charts.h"
 #include "plots/renderer.h"
 #include "plots/study.h"
@@ -26,6 +27,11 @@ FindingsPage findings_page(const Study& study, std::span<const Record> records);
 
 // The last line of a picture's file: it names the specification that the picture was drawn from.
 std::string picture_mark(const Chart& picture);
+
+// A page that a command of Sluice makes, and a picture on one. They replace an earlier page or picture, and no other
+// file: throws InputError before the work begins.
+OutputFile page_file(const std::filesystem::path& file);
+OutputFile picture_file(const std::filesystem::path& file);
 
 // Writes OUT/NAME.md and the pictures of every study, and removes pictures that these pages no longer have. Returns the
 // pages' files. Throws RunError as render_charts does, or if OUT cannot be written.

@@ -239,7 +239,9 @@ TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
   write_reference(folder / "speed.jsonl", synthetic::records(), "sluice run a");
   std::ofstream(folder / "render.sh") << "for spec in $1/*.vl.json; do echo '<svg/>' >${spec%.vl.json}.svg; done\n";
   fs::create_directories(folder / "out");
-  for (const char* old : {"speed.old.svg", "speedy.bars.svg"}) std::ofstream(folder / "out" / old) << "<svg/>";
+  for (const char* old : {"speed.old.svg", "speedy.bars.svg"})
+    std::ofstream(folder / "out" / old) << "<svg/>\n<!-- drawn from 1 -->\n";
+  std::ofstream(folder / "out" / "speed.own.svg") << "<svg/>";  // no picture of ours
   const std::vector<fs::path> studies = {folder / "speed.json"};
   const std::vector<fs::path> files = write_findings(studies, folder / "out", {"sh", (folder / "render.sh").string()});
   const FindingsPage page = findings_page(studies.front());
@@ -248,7 +250,16 @@ TEST(Findings, WritesPagesAndPicturesAndRemovesOldOnes) {
   EXPECT_EQ(read_whole_file(folder / "out" / "speed.bars.svg"), "<svg/>\n\n" + picture_mark(page.pictures.at(0)));
   EXPECT_FALSE(fs::exists(folder / "out" / "speed.old.svg"));
   EXPECT_TRUE(fs::exists(folder / "out" / "speedy.bars.svg"));  // another study's
+  EXPECT_TRUE(fs::exists(folder / "out" / "speed.own.svg"));
   EXPECT_FALSE(fs::exists(folder / "out" / ".drawing"));
+  // Nothing else at their places is replaced.
+  for (const char* place : {"speed.md", "speed.bars.svg"}) {
+    const std::string before = read_whole_file(folder / "out" / place);
+    std::ofstream(folder / "out" / place) << "notes";
+    EXPECT_THROW(write_findings(studies, folder / "out", {"sh", (folder / "render.sh").string()}), InputError) << place;
+    EXPECT_EQ(read_whole_file(folder / "out" / place), "notes");
+    std::ofstream(folder / "out" / place) << before;
+  }
   fs::remove_all(folder);
 }
 

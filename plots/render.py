@@ -34,9 +34,11 @@ CHARTS_A_PROCESS = 4  # starting one costs about as much as drawing four
 
 
 def write(path, content):
-    """Writes whole files only: a reader never sees half a chart."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+    """Writes whole files only: a reader never sees half a chart. A link in the folder is not followed."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "xb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     os.replace(temporary, path)
 
 

@@ -97,6 +97,17 @@ TEST_F(StoreTest, SetsAnUnparsableLastLineAside) {
   EXPECT_EQ(content(path.string() + ".torn"), "{\"batch\":\n{\"ba\n");  // both are kept
 }
 
+TEST_F(StoreTest, AWholeLineWithAKeyTwiceIsAnErrorAndNotTorn) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  std::string line = content(path);
+  line.insert(1, "\"batch\":1,");
+  put(path, line);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1"), std::string::npos);
+  EXPECT_THROW(Store{path}, InputError);
+  EXPECT_EQ(content(path), line);
+}
+
 TEST_F(StoreTest, EveryBeginningOfARecordIsSetAside) {
   const fs::path path = folder_ / "runs.jsonl";
   Store(path).append(record("a"));

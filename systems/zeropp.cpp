@@ -139,7 +139,7 @@ extern const System zeropp = {
     .options = {chunks_option(),
                 {"unit", "0", "micro-batches of a scheduling unit; 0: as many as ranks", {}, 0},
                 deferral_option.spec(),
-                reduce_option.spec()},
+                replicas_only(reduce_option.spec())},
     .chunks = given_chunks,
     .schedule = zeropp_schedule,
     .theory = zeropp_theory,

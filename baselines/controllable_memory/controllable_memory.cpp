@@ -90,14 +90,14 @@ extern const System controllable_memory = {
     .written_from = {WrittenFrom::code,
                      {{"block of variant=zb", WrittenFrom::memory}, {"search of variant=auto", WrittenFrom::ours}},
                      "The search of variant=auto and the proofs of the memory formulas are ours."},
-    .options =
-        {variant_option.spec(),
-         {"memory",
-          "0",
-          "variant=auto: activations of one stage that a rank may hold, two to a micro-batch; 0: as many as with "
-          "variant=half",
-          {},
-          0}},
+    .options = {variant_option.spec(),
+                only_with({"memory",
+                           "0",
+                           "activations of one stage that a rank may hold, two to a micro-batch; 0: as many as with "
+                           "variant=half",
+                           {},
+                           0},
+                          "variant", {"auto"})},
     .chunks = [](const Options&) { return 2; },
     .chunk_placement = ChunkPlacement::wave,
     .schedule = controllable_memory_schedule,

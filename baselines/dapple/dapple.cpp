@@ -68,6 +68,7 @@ const System dapple = {
         {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
          rank_option(),
          search_seconds_option()},
+    .own_cuts = [](const Options&) { return true; },
     .candidates = dapple_plans,
     .schedule =
         [](const ScheduleProblem& problem, const Options& options) {

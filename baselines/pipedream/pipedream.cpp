@@ -121,6 +121,8 @@ static Theory pipedream_theory(const ScheduleProblem& problem, const Options& op
   return theory;
 }
 
+static OptionSpec searched(OptionSpec spec) { return only_with(std::move(spec), "planner", {"paper", "code"}); }
+
 extern const System pipedream;
 const System pipedream = {
     .name = "pipedream",
@@ -135,20 +137,22 @@ const System pipedream = {
                       {"planner=balanced", WrittenFrom::ours}},
                      "planner=balanced is ours."},
     .synchronous = false,
-    .options = {{"weights",
-                 "stash",
-                 "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "
-                 "(the released code's stash, stale after a drained epoch)",
-                 {"stash", "vertical_sync", "naive", "ring"}},
+    .options = {training_only({"weights",
+                               "stash",
+                               "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "
+                               "(the released code's stash, stale after a drained epoch)",
+                               {"stash", "vertical_sync", "naive", "ring"}}),
                 {"planner",
                  "balanced",
                  "how stages are cut: balanced (by compute, one device each), paper (section 3.1) or "
                  "code (the released optimizer's form of it)",
                  {"balanced", "paper", "code"}},
-                {"replication", "yes", "planner=paper|code: may replicate stages", kYesNo},
-                rank_option(/*newer=*/true),
-                search_seconds_option(),
-                {"table_limit", "2048", "MiB of search tables; a model that needs more is cut in fewer places"}},
+                searched({"replication", "yes", "may replicate stages", kYesNo}),
+                searched(rank_option(/*newer=*/true)),
+                searched(search_seconds_option()),
+                searched({"table_limit", "2048",
+                          "MiB of search tables; a model that needs more is cut in fewer "
+                          "places"})},
     .candidates = pipedream_plan,
     .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = pipedream_weights,

@@ -107,6 +107,8 @@ static Theory two_buffered_theory(const ScheduleProblem& problem, const Options&
   return theory;
 }
 
+static OptionSpec of_paper(OptionSpec spec) { return only_with(std::move(spec), "planner", {"paper"}); }
+
 extern const System pipedream_2bw;
 const System pipedream_2bw = {
     .name = "pipedream_2bw",
@@ -122,39 +124,42 @@ const System pipedream_2bw = {
                      "planner=balanced is ours, and so is the min-max cut of unequal layers in planner=paper."},
     .synchronous = false,
     .accumulates = true,
-    .options = {{"recompute",
-                 "no",
-                 "run the forward again before the backward; auto: where planner=paper finds that memory "
-                 "asks for it",
-                 {"yes", "no", "auto"}},
+    .options = {training_only({"recompute",
+                               "no",
+                               "run the forward again before the backward; auto: where planner=paper finds that memory "
+                               "asks for it",
+                               {"yes", "no", "auto"}}),
                 {"planner",
                  "balanced",
                  "how stages are cut: balanced (by compute, one device each) or paper (section 3.3: "
                  "copies "
                  "of equal pipelines)",
                  {"balanced", "paper"}},
-                {"micro_batch",
-                 "case",
-                 "planner=paper: the run's micro-batch, or the best power of two times it",
-                 {"case", "best"}},
-                {"memory",
-                 "paper",
-                 "planner=paper: what must fit, by the paper's estimate (two weight versions and "
-                 "activations) or accounted (gradients and the optimizer's state too)",
-                 {"paper", "accounted"}},
-                rank_option(/*newer=*/true),
-                search_seconds_option(),
+                of_paper({"micro_batch",
+                          "case",
+                          "the run's micro-batch, or the best power of two times it",
+                          {"case", "best"}}),
+                of_paper({"memory",
+                          "paper",
+                          "what must fit, by the paper's estimate (two weight versions and activations) or accounted "
+                          "(gradients and the optimizer's state too)",
+                          {"paper", "accounted"}}),
+                of_paper(rank_option(/*newer=*/true)),
+                of_paper(search_seconds_option()),
                 {.name = "error_feedback",
                  .default_value = "no",
                  .help = "correct each update by what the one before lacked; how the first update, which is not late, "
                          "counts",
                  .choices = {"no", "double_first", "plain_first"},
-                 .in_digest_unless_default = true},
+                 .in_digest_unless_default = true,
+                 .training_only = true},
                 {.name = "feedback_decay",
                  .default_value = "inside",
-                 .help = "error_feedback: decoupled weight decay is corrected too (inside), or applied once (outside)",
+                 .help = "decoupled weight decay is corrected too (inside), or applied once (outside)",
                  .choices = {"inside", "outside"},
-                 .in_digest_unless_default = true}},
+                 .in_digest_unless_default = true,
+                 .only_with = {{"error_feedback", {"no"}, /*except=*/true}},
+                 .training_only = true}},
     .candidates = two_buffered_plan,
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,

@@ -78,9 +78,10 @@ const System piper = {
                  {"greedy", "exact"}},
                 {"data_parallel", "yes", "may replicate stages", kYesNo},
                 {"tensor_parallel", "yes", "may share layers between devices", kYesNo},
-                {"recompute", "yes", "stages may recompute their activations", kYesNo},
+                training_only({"recompute", "yes", "stages may recompute their activations", kYesNo}),
                 rank_option(),
                 search_seconds_option()},
+    .own_cuts = [](const Options&) { return true; },
     .candidates = piper_plan,
     .schedule =
         [](const ScheduleProblem& problem, const Options&) {

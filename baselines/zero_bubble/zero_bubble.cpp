@@ -154,9 +154,9 @@ extern const System zero_bubble = {
                      {{"bubble and memory formulas", WrittenFrom::paper}, {"variant=auto", WrittenFrom::paper}},
                      "variant=auto takes the order of h1 or h2 where that is faster and fits."},
     .searches_order = true,
-    .options =
-        {variant_option.spec(),
-         {"memory", "0", "variant=auto: micro-batches a rank may hold whole; 0: as many as ranks (ZB-1p)", {}, 0}},
+    .options = {variant_option.spec(),
+                only_with({"memory", "0", "micro-batches a rank may hold whole; 0: as many as ranks (ZB-1p)", {}, 0},
+                          "variant", {"auto"})},
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = zero_bubble_plan,
     .schedule = zero_bubble_schedule,

@@ -6,8 +6,15 @@
 
 namespace sluice {
 
+// what() ends at the first NUL, which a name in a JSON file may hold.
+static std::string without_nul(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos;) text.replace(at, 1, "\\u0000");
+  return text;
+}
+
 InputError::InputError(const std::string& where, const std::string& what, const std::string& advice)
-    : std::runtime_error((where.empty() ? "" : where + ": ") + what + (advice.empty() ? "" : "; " + advice)) {}
+    : std::runtime_error(
+          without_nul((where.empty() ? "" : where + ": ") + what + (advice.empty() ? "" : "; " + advice))) {}
 
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

@@ -14,6 +14,11 @@ TEST(InputErrorTest, SaysWhereWhatAndWhatToDo) {
   EXPECT_STREQ(InputError("", "is missing").what(), "is missing");
 }
 
+TEST(InputErrorTest, DoesNotEndAtANul) {
+  EXPECT_STREQ(InputError("s.json", std::string("'a\0b' is no name", 16), "choose another").what(),
+               "s.json: 'a\\u0000b' is no name; choose another");
+}
+
 TEST(NearestTest, FindsTheCandidateOfLeastEditDistance) {
   const std::vector<std::string> names = {"gpipe", "pipedream", "dualpipe"};
   EXPECT_EQ(nearest("gpip", names), "gpipe");

@@ -1,9 +1,13 @@
 #include "harness/base/options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <climits>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/base/error.h"
 
@@ -16,6 +20,34 @@ const std::string& Options::text(const std::string& name) const {
 }
 
 int Options::integer(const std::string& name) const { return std::stoi(text(name)); }
+
+bool Options::holds(const OptionCondition& condition) const {
+  return (std::ranges::count(condition.values, text(condition.option)) > 0) != condition.except;
+}
+
+std::string to_text(const OptionCondition& condition) {
+  return (condition.except ? "not " : "") + condition.option + fmt::format("={}", fmt::join(condition.values, "|"));
+}
+
+OptionSpec only_with(OptionSpec spec, std::string option, std::vector<std::string> values) {
+  spec.only_with.push_back({std::move(option), std::move(values)});
+  return spec;
+}
+
+OptionSpec only_without(OptionSpec spec, std::string option, std::vector<std::string> values) {
+  spec.only_with.push_back({std::move(option), std::move(values), true});
+  return spec;
+}
+
+OptionSpec training_only(OptionSpec spec) {
+  spec.training_only = true;
+  return spec;
+}
+
+OptionSpec replicas_only(OptionSpec spec) {
+  spec.replicas_only = true;
+  return spec;
+}
 
 Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::string, std::string>& given,
                         const std::string& where) {
@@ -50,6 +82,9 @@ Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::s
     }
     options.values_[name] = value;
   }
+  for (const OptionSpec& spec : specs)
+    if (!std::ranges::all_of(spec.only_with, [&](const OptionCondition& c) { return options.holds(c); }))
+      options.values_[spec.name] = spec.default_value;
   return options;
 }
 

@@ -9,6 +9,14 @@
 
 namespace sluice {
 
+// A condition on another option of the same system: it has one of `values`, or, with `except`, none of them.
+struct OptionCondition {
+  std::string option;
+  std::vector<std::string> values;
+  bool except = false;
+};
+std::string to_text(const OptionCondition& condition);  // "variant=auto", "planner=paper|code", "not moves=none"
+
 struct OptionSpec {
   std::string name;
   std::string default_value;
@@ -23,12 +31,22 @@ struct OptionSpec {
   void (*check_text)(const std::string& value, const std::string& where) = nullptr;
   // Part of a case's digest only where it is not the default: an option that came when there were records already.
   bool in_digest_unless_default = false;
+  // Where one does not hold, no value has an effect, and resolve_options() gives the default.
+  std::vector<OptionCondition> only_with = {};
+  bool training_only = false;  // no value has an effect on inference
+  bool replicas_only = false;  // or where no stage has replicas
 };
+
+OptionSpec only_with(OptionSpec spec, std::string option, std::vector<std::string> values);
+OptionSpec only_without(OptionSpec spec, std::string option, std::vector<std::string> values);
+OptionSpec training_only(OptionSpec spec);
+OptionSpec replicas_only(OptionSpec spec);
 
 class Options {
  public:
   const std::string& text(const std::string& name) const;  // throws std::logic_error if undeclared
   int integer(const std::string& name) const;
+  bool holds(const OptionCondition& condition) const;
   bool flag(const std::string& name) const { return text(name) == "yes"; }
   const std::map<std::string, std::string>& values() const { return values_; }
 
@@ -40,7 +58,8 @@ class Options {
 
 inline const std::vector<std::string> kYesNo = {"yes", "no"};
 
-// Throws InputError at `where` for an unknown option (with a suggestion) or a value it may not have.
+// An option whose `only_with` does not hold gets its default, so that equal decisions are equal Options. Throws
+// InputError at `where` for an unknown option (with a suggestion) or a value it may not have.
 Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::string, std::string>& given,
                         const std::string& where);
 

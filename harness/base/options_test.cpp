@@ -63,5 +63,23 @@ TEST(OptionsTest, AskingForAnUndeclaredOptionIsADefect) {
   EXPECT_THROW(resolve_options(kSpecs, {}, "test").text("nothing"), std::logic_error);
 }
 
+// Without its partner an option decides nothing, whatever it is set to.
+TEST(OptionsTest, AnOptionWithoutItsPartnerHasItsDefault) {
+  const std::vector<OptionSpec> specs = {{"planner", "balanced", "how", {"balanced", "paper", "code"}},
+                                         only_with({"limit", "60", "seconds"}, "planner", {"paper", "code"}),
+                                         only_without({"units", "2", "of a chunk"}, "limit", {"1", "60"})};
+  const auto values = [&](const std::map<std::string, std::string>& given) {
+    return resolve_options(specs, given, "test").values();
+  };
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(values({{"limit", "7"}}), (Values{{"planner", "balanced"}, {"limit", "60"}, {"units", "2"}}));
+  EXPECT_EQ(values({{"limit", "7"}, {"planner", "code"}, {"units", "3"}}),
+            (Values{{"planner", "code"}, {"limit", "7"}, {"units", "3"}}));
+  EXPECT_EQ(values({{"limit", "1"}, {"planner", "code"}, {"units", "3"}}),
+            (Values{{"planner", "code"}, {"limit", "1"}, {"units", "2"}}));
+  EXPECT_EQ(to_text(specs[1].only_with.front()), "planner=paper|code");
+  EXPECT_EQ(to_text(specs[2].only_with.front()), "not limit=1|60");
+}
+
 }  // namespace
 }  // namespace sluice

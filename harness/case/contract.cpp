@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "harness/base/error.h"
@@ -244,7 +245,11 @@ std::vector<Options> contract_choices(const System& system) {
     if (!longer.empty()) given = longer;
   }
   std::vector<Options> result;
-  for (const auto& values : given) result.push_back(resolve_options(system.options, values, system.name));
+  std::set<std::map<std::string, std::string>> known;  // options without their partner are equal
+  for (const auto& values : given) {
+    Options options = resolve_options(system.options, values, system.name);
+    if (known.insert(options.values()).second) result.push_back(std::move(options));
+  }
   return result;
 }
 

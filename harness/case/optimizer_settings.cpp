@@ -56,7 +56,8 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
   if (!sgd) optimizer.epsilon = o.above_zero_or("epsilon", optimizer.epsilon, kMaxNumber);
   if (optimizer.treats_matrices()) read_matrix_optimizer(o, optimizer);
   if (!sgd && optimizer.kind != OptimizerSpec::Kind::muon) {
-    if (o.has("momentum")) o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind));
+    if (o.has("momentum") && optimizer.momentum > 0)
+      o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind));
     optimizer.momentum = 0;
   }
   if (sgd && optimizer.momentum > 0) {

@@ -30,10 +30,10 @@ std::string refusal(const Json& more) {
 
 TEST(PrecisionCase, IsCountedOnlyWhereNothingRunsInIt) {
   const Json mixed = {{"precision", "mixed"}};
-  EXPECT_EQ(refusal({{"precision", "mixed"}, {"clock", "wall"}}),
+  EXPECT_EQ(refusal({{"precision", "mixed"}, {"clock", "wall"}, {"cluster", "this machine"}}),
             "s.json: /grid/0/precision: the executor computes in fp32; use the virtual clock with a described cluster, "
             "or leave it out");
-  EXPECT_EQ(refusal({{"attention", "kept"}, {"clock", "wall"}}),
+  EXPECT_EQ(refusal({{"attention", "kept"}, {"clock", "wall"}, {"cluster", "this machine"}}),
             "s.json: /grid/0/attention: the executor computes attention whose backward makes the scores again; use the "
             "virtual clock with a described cluster, or leave it out");
   EXPECT_EQ(refusal({{"precision", "mixed"}, {"costs", "profile"}}),

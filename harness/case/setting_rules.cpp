@@ -65,6 +65,34 @@ Json options_json(const RunCase& c) {
   return options;
 }
 
+// Why a value of the option decides nothing in this case; "": it does.
+static std::string why_unused(const OptionSpec& spec, const RunCase& c, const System& system) {
+  if (spec.training_only && infers(c)) return "only training depends on it";
+  if (spec.replicas_only && !may_have_replicas(c, system)) return "no stage has replicas";
+  const Options options = resolve_options(system.options, c.options, "options");
+  for (const OptionCondition& condition : spec.only_with)
+    if (!options.holds(condition)) return "only with " + to_text(condition);
+  return "";
+}
+
+void canonicalize_options(RunCase& c, const System& system) {
+  for (const OptionSpec& spec : system.options)
+    if ((spec.training_only || spec.replicas_only) && !why_unused(spec, c, system).empty())
+      c.options[spec.name] = spec.default_value;
+}
+
+std::string why_option_is_unused(const CaseReading& r, const std::string& name) {
+  const auto spec = std::ranges::find(r.system->options, name, &OptionSpec::name);
+  return why_unused(*spec, r.c, *r.system);
+}
+
+std::string without_host_links(const std::string& cluster) {
+  const std::size_t begin = cluster.find(",host=");
+  if (begin == std::string::npos) return cluster;
+  const std::size_t end = std::min(cluster.find(',', begin + 1), cluster.size());
+  return cluster.substr(0, begin) + cluster.substr(end);
+}
+
 void read_workload(CaseReading& r, const std::string& key) {
   r.c.workload = r.entry.text(key);
   r.workload = &find_workload_or_profile(r.c.workload, r.entry.text("costs", ""), r.entry.where(key));
@@ -229,6 +257,10 @@ bool cuts_may_count_messages(const RunCase& c, const System& system) {
          c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
 }
 
+bool cuts_by_its_own_objective(const RunCase& c, const System& system) {
+  return system.own_cuts && system.own_cuts(resolve_options(system.options, c.options, "options"));
+}
+
 bool updates_after_every_micro_batch(const RunCase& c, const System& system) {
   return !system.synchronous && !system.accumulates && !infers(c);
 }
@@ -279,7 +311,8 @@ void check_length(CaseReading& r) {
   if (c.epochs > 0 && !has_data(r))
     r.entry.fail("epochs", "workload '" + c.workload + "' has no data set", "give steps");
   if (c.epochs > 0 || c.steps > 0) return;
-  if (r.entry.has("steps")) r.entry.fail("steps", "is 0", "must be at least 1");
+  for (const char* length : {"steps", "epochs"})
+    if (r.entry.has(length)) r.entry.fail(length, "is 0", "must be at least 1");
   c.steps = 100;
 }
 
@@ -338,19 +371,41 @@ void check_throttle(CaseReading& r) {
   if (r.c.device == DeviceKind::cuda) r.entry.fail("throttle", "links of GPUs are not throttled", "use --device cpu");
 }
 
-void fill_optimizer(CaseReading& r) {
-  const WorkloadOptimizer& usual = r.workload->optimizer;
-  OptimizerSpec& optimizer = r.c.optimizer;
-  optimizer.learning_rate = usual.lr;
-  optimizer.momentum = usual.momentum;
-  optimizer.weight_decay = usual.weight_decay;
-  optimizer.kind = choice_named<OptimizerSpec::Kind>(usual.name).value_or(OptimizerSpec::Kind::sgd);
+static void set_default_optimizer(OptimizerSpec& optimizer, const Workload& workload) {
+  const WorkloadOptimizer& own = workload.optimizer;
+  optimizer.learning_rate = own.lr;
+  optimizer.momentum = own.momentum;
+  optimizer.weight_decay = own.weight_decay;
+  optimizer.kind = choice_named<OptimizerSpec::Kind>(own.name).value_or(OptimizerSpec::Kind::sgd);
 }
+
+void fill_optimizer(CaseReading& r) { set_default_optimizer(r.c.optimizer, *r.workload); }
 
 void read_optimizer_setting(CaseReading& r, const std::string& key) {
   if (!r.entry.has(key)) return;
   JsonReader optimizer = r.entry.object(key);
   r.tuned = read_optimizer(optimizer, r.c);
+}
+
+void canonicalize_optimizer(RunCase& c, const System&) {
+  if (infers(c)) {
+    const Workload& workload = find_workload_or_profile(c.workload, c.costs, "workload");
+    c.optimizer = {};
+    set_default_optimizer(c.optimizer, workload);
+  }
+  if (infers(c) || !c.train) c.rate_schedule = {};
+}
+
+Json untrained_optimizer_json(const RunCase& c) {
+  OptimizerSpec optimizer;
+  set_default_optimizer(optimizer, find_workload_or_profile(c.workload, c.costs, "workload"));
+  const OptimizerSpec& own = c.optimizer;
+  optimizer.kind = own.kind;
+  optimizer.momentum = own.momentum;
+  optimizer.matrices = own.matrices;
+  optimizer.sides = own.sides;
+  optimizer.source = own.source;
+  return to_json(optimizer);
 }
 
 void check_purpose(CaseReading& r) {
@@ -396,6 +451,10 @@ void read_failure(CaseReading& r, const std::string& key) {
     r.c.fail_update = failure.integer<std::int64_t>("update", 0, kMaxWhole);
   }
   failure.no_other_keys();
+}
+
+bool failure_happens(const RunCase& c) {
+  return c.train && c.fail_rank >= 0 && c.fail_rank < c.ranks && (c.steps == 0 || c.fail_update < c.steps);
 }
 
 Json failure_json(const RunCase& c) {

@@ -17,6 +17,11 @@ bool infers(const RunCase& c);
 void read_system(CaseReading& r, const std::string& key);
 void read_options(CaseReading& r, const std::string& key);
 Json options_json(const RunCase& c);
+// Options on which neither the task nor the replicas depend get their defaults.
+void canonicalize_options(RunCase& c, const System& system);
+std::string why_option_is_unused(const CaseReading& r, const std::string& name);
+// The cluster without "host=...".
+std::string without_host_links(const std::string& cluster);
 // Sets the case's workload, which the rules below ask about.
 void read_workload(CaseReading& r, const std::string& key);
 // Of what a workload file holds: two files of one name are two experiments.
@@ -59,6 +64,8 @@ void read_stages(CaseReading& r, const std::string& key);
 Json stages_json(const RunCase& c);  // null: not given
 // Whether a balanced cut of the case could avoid messages that have a cost.
 bool cuts_may_count_messages(const RunCase& c, const System& system);
+// Whether the system's planner weighs cuts in a way of its own.
+bool cuts_by_its_own_objective(const RunCase& c, const System& system);
 // Whether it is a training by a system that updates without a flush and does not accumulate gradients.
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
@@ -84,11 +91,18 @@ void check_throttle(CaseReading& r);
 
 void fill_optimizer(CaseReading& r);
 void read_optimizer_setting(CaseReading& r, const std::string& key);
+// Inference has no optimizer: the workload's. Without a training only what decides the size of its state has an effect,
+// but the rest stays part of the case, since the first records' digests know it; untrained_optimizer_json() is without
+// the rest.
+void canonicalize_optimizer(RunCase& c, const System& system);
+Json untrained_optimizer_json(const RunCase& c);
 void check_purpose(CaseReading& r);
 void read_tune_setting(CaseReading& r, const std::string& key);
 void check_leftover(CaseReading& r);
 
 void read_failure(CaseReading& r, const std::string& key);
+// Whether the case comes to the rank and the update, or the move, that fails.
+bool failure_happens(const RunCase& c);
 Json failure_json(const RunCase& c);  // null: no failure is injected
 
 }  // namespace sluice::setting

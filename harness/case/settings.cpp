@@ -16,6 +16,12 @@ namespace {
 // Every update is a point of a curve and a time in the record.
 constexpr int kMaxUpdates = 10'000'000;
 
+// Setting::when_unused of several.
+constexpr const char* kVirtualClockHasNoRanks = "the virtual clock simulates the ranks";
+constexpr const char* kOneDevice = "it runs on one device";
+constexpr const char* kNothingIsTrained = "nothing is trained";
+constexpr const char* kNoEpochs = "there are no epochs";
+
 std::vector<Setting> make_settings() {
   using namespace setting;
   using Type = SettingValue::Type;
@@ -31,7 +37,8 @@ std::vector<Setting> make_settings() {
        .has_flag = false,  // --set
        .of_plan = true,
        .group = HelpGroup::experiment,
-       .value = {.read = read_options, .write = setting::options_json}},
+       .value = {.read = read_options, .write = setting::options_json},
+       .settle = canonicalize_options},
       {.key = "workload",
        .of_plan = true,
        .group = HelpGroup::experiment,
@@ -72,7 +79,18 @@ std::vector<Setting> make_settings() {
        .fill =
            [](CaseReading& r) {
              if (on_wall(r)) r.c.cluster = kThisMachine;
-           }},
+           },
+       .check =
+           [](CaseReading& r) {
+             if (on_wall(r) && r.c.cluster != kThisMachine)
+               r.entry.fail("cluster", "'" + r.c.cluster + "' is simulated, and the wall clock runs on this machine",
+                            "use the virtual clock, or leave cluster out");
+           },
+       .settle =
+           [](RunCase& c, const System& s) {
+             if (!s.offload || infers(c)) c.cluster = without_host_links(c.cluster);
+           },
+       .when_unused = "no activations move to the hosts, so host=... has no effect"},
       {.key = "costs",
        .of_plan = true,
        .group = HelpGroup::machine,
@@ -104,12 +122,14 @@ std::vector<Setting> make_settings() {
       {.key = "transport",
        .group = HelpGroup::machine,
        .help = "one process, processes or GPUs",
-       .value = choice_of_wall_clock(&RunCase::transport)},
+       .value = choice_of_wall_clock(&RunCase::transport),
+       .when_unused = kVirtualClockHasNoRanks},
       {.key = "device",
        .group = HelpGroup::machine,
        .help = "what ranks compute on",
        .value = choice_of_wall_clock(&RunCase::device),
-       .check = check_transport_and_device},
+       .check = check_transport_and_device,
+       .when_unused = kVirtualClockHasNoRanks},
       {.key = "ranks",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -121,7 +141,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.ranks = 1;
-           }},
+           },
+       .when_unused = kOneDevice},
       {.key = "data_parallel",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -133,7 +154,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.data_parallel = 1;
-           }},
+           },
+       .when_unused = kOneDevice},
       {.key = "layout",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -144,7 +166,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System&) {
              if (c.data_parallel == 1) c.layout = PipelineReplicas::Layout::groups;
-           }},
+           },
+       .when_unused = "there is one pipeline; --data-parallel runs several"},
       {.key = "sharding",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -155,8 +178,9 @@ std::vector<Setting> make_settings() {
        .in_record_options = [](const RunCase& c) { return c.sharding != StageSharding::system; },
        .settle =
            [](RunCase& c, const System& s) {
-             if (s.one_process) c.sharding = StageSharding::system;
-           }},
+             if (s.synchronous && !may_have_replicas(c, s)) c.sharding = StageSharding::system;
+           },
+       .when_unused = "no stage has replicas"},
       {.key = "gradient_buckets",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -170,7 +194,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System& s) {
              if (!may_have_replicas(c, s)) c.gradient_buckets = Bytes(0);
-           }},
+           },
+       .when_unused = "no stage has replicas"},
       {.key = "stages",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -196,8 +221,12 @@ std::vector<Setting> make_settings() {
        .in_record_options = [](const RunCase& c) { return c.cuts == Cuts::messages; },
        .settle =
            [](RunCase& c, const System& s) {
-             if (!cuts_may_count_messages(c, s)) c.cuts = Cuts::compute;
-           }},
+             if (!cuts_may_count_messages(c, s))
+               c.cuts = Cuts::compute;
+             else if (cuts_by_its_own_objective(c, s))
+               c.cuts = Cuts::messages;
+           },
+       .when_unused = "it has no balanced cut, or runs on this machine, where messages do not count"},
       {.key = "tensor",
        .of_plan = true,
        .group = HelpGroup::parallelism,
@@ -209,7 +238,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.tensor = 1;
-           }},
+           },
+       .when_unused = kOneDevice},
       {.key = "batch",
        .of_plan = true,
        .group = HelpGroup::batches,
@@ -229,7 +259,8 @@ std::vector<Setting> make_settings() {
            [](RunCase& c, const System& s) {
              if (!updates_after_every_micro_batch(c, s)) c.update = UpdateAfter::batch;
              if (c.update == UpdateAfter::micro_batch) c.batch /= std::exchange(c.microbatches, 1);
-           }},
+           },
+       .when_unused = "it has a flush, accumulates gradients or infers"},
       {.key = "microbatches",
        .of_plan = true,
        .group = HelpGroup::batches,
@@ -251,13 +282,19 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return infers(c) && c.queue != RunCase{}.queue; },
        .settle =
-           [](RunCase& c, const System&) {
-             if (!infers(c)) c.queue = RunCase{}.queue;
-           }},
+           [](RunCase& c, const System& s) {
+             if (!infers(c) || s.one_process || s.data_parallel) c.queue = RunCase{}.queue;
+           },
+       .when_unused = "only inference through several stages has queues"},
       {.key = "seed",
        .group = HelpGroup::training,
        .help = "Seed of the weights and of the data's order",
-       .value = integer(&RunCase::seed, 0)},
+       .value = integer(&RunCase::seed, 0),
+       .settle =
+           [](RunCase& c, const System&) {
+             if (!c.train) c.seed = RunCase{}.seed;
+           },
+       .when_unused = kNothingIsTrained},
       {.key = "steps",
        .group = HelpGroup::batches,
        .help = "Updates instead of epochs",
@@ -270,8 +307,16 @@ std::vector<Setting> make_settings() {
        .value = integer(&RunCase::epochs, 0, 1'000'000),
        .fill =
            [](CaseReading& r) { r.c.epochs = r.c.steps > 0 || !has_data(r) || infers(r.c) ? 0 : r.workload->epochs; },
-       .check = check_length},
-      {.key = "evaluations_per_epoch", .has_flag = false, .value = integer(&RunCase::evaluations_per_epoch, 1, 1000)},
+       .check = check_length,
+       .when_unused = kNothingIsTrained},
+      {.key = "evaluations_per_epoch",
+       .has_flag = false,
+       .value = integer(&RunCase::evaluations_per_epoch, 1, 1000),
+       .settle =
+           [](RunCase& c, const System&) {
+             if (c.epochs == 0) c.evaluations_per_epoch = 1;
+           },
+       .when_unused = kNoEpochs},
       {.key = "train",
        .flag = "--no-train",
        .help = "Time only, on the virtual clock: no numerics, so that there is no learning curve",
@@ -283,7 +328,12 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::training,
        .help = "one product a layer and update, or by --costs what takes less (auto)",
        .value = choice(&RunCase::weight_gradient),
-       .in_record_options = always},
+       .in_record_options = always,
+       .settle =
+           [](RunCase& c, const System&) {
+             if (infers(c)) c.weight_gradient = WeightGradients::per_microbatch;
+           },
+       .when_unused = "inference has no weight gradients"},
       {.key = "step",
        .of_plan = true,
        .group = HelpGroup::training,
@@ -293,8 +343,9 @@ std::vector<Setting> make_settings() {
        .in_record_options = [](const RunCase& c) { return c.step != UpdateStart::free; },
        .settle =
            [](RunCase& c, const System& s) {
-             if (!s.synchronous || s.one_process) c.step = UpdateStart::free;
-           }},
+             if (!s.synchronous || s.one_process || infers(c)) c.step = UpdateStart::free;
+           },
+       .when_unused = "it updates without a flush, on one device, or not at all"},
       {.key = "pin",
        .group = HelpGroup::machine,
        .help = "a core of its own for every rank",
@@ -321,7 +372,8 @@ std::vector<Setting> make_settings() {
        .settle =
            [](RunCase& c, const System&) {
              if (c.interference.empty()) c.interference_by = InterferenceBy::pause;
-           }},
+           },
+       .when_unused = "there is no interference"},
       {.key = "slowdown",
        .group = HelpGroup::machine,
        .help = "How many times as long real ranks take, one a rank: 1,2,1,4",
@@ -329,7 +381,12 @@ std::vector<Setting> make_settings() {
        .value = text(&RunCase::slowdown),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return !c.slowdown.empty(); },
-       .check = check_slowdown},
+       .check = check_slowdown,
+       .settle =
+           [](RunCase& c, const System&) {
+             if (parse_slowdowns(c.slowdown, c.ranks, "slowdown").empty()) c.slowdown.clear();
+           },
+       .when_unused = "no rank is slowed"},
       {.key = "throttle",
        .group = HelpGroup::machine,
        .help = "Rate, latency and burst of real links: rate=100Mbit/s,latency=20ms,burst=32KiB; of single links: "
@@ -347,7 +404,9 @@ std::vector<Setting> make_settings() {
            "stays as the workload has it",
        .default_text = "the workload's",
        .value = {.read = read_optimizer_setting, .write = optimizer_json},
-       .fill = fill_optimizer},
+       .fill = fill_optimizer,
+       .settle = canonicalize_optimizer,
+       .when_unused = kNothingIsTrained},
       {.key = "purpose",
        .has_flag = false,
        .value = choice(&RunCase::purpose),
@@ -356,7 +415,8 @@ std::vector<Setting> make_settings() {
       {.key = "tune",
        .has_flag = false,
        .value = {.read = read_tune_setting,
-                 .write = [](const RunCase& c) { return c.tune ? tune_json(*c.tune) : Json(); }}},
+                 .write = [](const RunCase& c) { return c.tune ? tune_json(*c.tune) : Json(); }},
+       .when_unused = "the learning rate is not \"tuned\""},
       {.key = "evaluation",
        .group = HelpGroup::training,
        .help = "evaluate copies while the pipeline runs on",
@@ -364,8 +424,9 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .settle =
            [](RunCase& c, const System& s) {
-             if (s.synchronous) c.evaluation = EvaluationMode::drain;
-           }},
+             if (s.synchronous || c.epochs == 0) c.evaluation = EvaluationMode::drain;
+           },
+       .when_unused = "it drains at every update, or has no epochs after which it could evaluate"},
       {.key = "leftover",
        .group = HelpGroup::training,
        .help = "an epoch's last micro-batches make an update",
@@ -374,8 +435,9 @@ std::vector<Setting> make_settings() {
        .check = check_leftover,
        .settle =
            [](RunCase& c, const System& s) {
-             if (!s.accumulates) c.leftover = Leftover::drop;
-           }},
+             if (!s.accumulates || c.epochs == 0) c.leftover = Leftover::drop;
+           },
+       .when_unused = "only epochs of systems that accumulate gradients without a flush leave micro-batches over"},
       {.key = "file_digests",
        .has_flag = false,
        .value = text(&RunCase::file_digests),
@@ -386,13 +448,18 @@ std::vector<Setting> make_settings() {
       {.key = "timeout_seconds",
        .flag = "--timeout",
        .group = HelpGroup::batches,
-       .help = "Seconds until a case ends as timed_out",
-       .default_text = "none",
+       .help = "Seconds until a case ends as timed_out; 0: no limit",
+       .default_text = "0",
        .value = not_negative(&RunCase::timeout_seconds, kMaxSeconds),
        .in_digest = InDigest::never},
       {.key = "inject_failure",
        .has_flag = false,  // --inject-failure RANK:UPDATE holds for the cases of a sweep, too
-       .value = {.read = read_failure, .write = failure_json}},
+       .value = {.read = read_failure, .write = failure_json},
+       .settle =
+           [](RunCase& c, const System&) {
+             if (!failure_happens(c)) c.fail_rank = -1, c.fail_update = -1, c.fail_move = -1, c.fail_killed = false;
+           },
+       .when_unused = "nothing is trained, or there is no such rank or update"},
   };
 }
 
@@ -436,32 +503,7 @@ std::string help_of(const Setting& setting) {
   return names + ": " + setting.help;
 }
 
-RunCase resolve(const Entry& entry) {
-  JsonReader reader(entry.values, entry.place);
-  CaseReading reading{reader};
-  for (const Setting& setting : settings()) {
-    if (setting.fill) setting.fill(reading);
-    setting.value.read(reading, setting.key);
-    if (setting.check) setting.check(reading);
-  }
-  reader.no_other_keys();
-  for (const Setting& setting : settings())
-    if (setting.settle) setting.settle(reading.c, *reading.system);
-  return reading.c;
-}
-
-std::vector<std::string> without_effect(const Entry& entry, const RunCase& c) {
-  std::vector<std::string> keys;
-  for (const Setting& setting : settings()) {
-    const Json* given = entry.values.find(setting.key);
-    if (!given || setting.value.type == SettingValue::Type::object || *given == setting.value.write(c)) continue;
-    Entry without = entry;
-    without.values.erase(setting.key);
-    const bool divides = setting.key == "microbatches" && c.update == UpdateAfter::micro_batch;
-    if (!divides && to_json(resolve(without)) == to_json(c)) keys.push_back(setting.key);
-  }
-  return keys;
-}
+RunCase resolve(const Entry& entry) { return read_case(entry).c; }
 
 Json to_json(const RunCase& c) {
   const RunCase usual;

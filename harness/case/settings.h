@@ -3,6 +3,7 @@
 // setting is a row here and a member of RunCase.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,9 +39,10 @@ struct Setting {
   void (*fill)(CaseReading&) = nullptr;
   // Whether it agrees with the settings above. Throws InputError.
   void (*check)(CaseReading&) = nullptr;
-  // Once all are read: sets it to one value where any makes the same experiment, so that its digest is one.
+  // Once all are read: canonicalizes it, to one value where every value makes the same experiment, so that its digest
+  // is one.
   void (*settle)(RunCase&, const System&) = nullptr;
-  const char* when_unused = "";  // what to say where `settle` undid what was asked for: why, and what to do
+  const char* when_unused = "";  // what to say where `settle` or `check` undid what was asked for: why, and what to do
 };
 
 std::span<const Setting> settings();  // in the order in which they are read
@@ -56,9 +58,13 @@ std::string help_of(const Setting& setting);
 // suggestion), wrong types, counts below 1, a batch that the micro-batches do not divide.
 RunCase resolve(const Entry& entry);
 
-// The keys of the entry's own values that its case does not have: of the system, the clock or the task they decide
-// nothing. ("step" of an asynchronous system, "ranks" of one process.)
-std::vector<std::string> without_effect(const Entry& entry, const RunCase& c);
+// The same, and those of the entry's values that decide nothing, by their JSON pointers, with the reason, which may be
+// empty: {"/step", ...} of an asynchronous system, {"/options/memory", "only with variant=auto"}.
+struct ReadCase {
+  RunCase c;
+  std::map<std::string, std::string> without_effect;
+};
+ReadCase read_case(const Entry& entry);
 
 // All that makes the case: resolve() of it gives an equal case. Settings that have their default may be left out, but
 // for those that all digests know. A tuned case is described by its search, not by the rate that the search finds.

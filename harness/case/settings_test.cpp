@@ -60,7 +60,7 @@ Json entry_with(const std::string& key, const Json& value) {
   if (key == "workload_digest") entry["workload"] = workload_file();
   if (key == "file_digests") entry["interference"] = interference_file();
   if (key == "queue") entry["task"] = "inference";
-  if (key == "layout" || key == "gradient_buckets") entry["data_parallel"] = 2;
+  if (key == "layout" || key == "gradient_buckets" || key == "sharding") entry["data_parallel"] = 2;
   if (key == "update") entry["system"] = "pipedream";
   if (key == "cluster" || key == "costs" || key == "train" || key == "cuts") entry["clock"] = "virtual";
   if (key == "precision" || key == "attention") {
@@ -149,17 +149,43 @@ TEST(Settings, AnAsynchronousSystemUpdatesAfterTheBatchOrAfterEveryMicroBatch) {
 }
 
 TEST(Settings, ValuesThatDecideNothingAreNamed) {
-  const auto named = [](const Json& values) {
-    const Entry entry{values, in_file("s.json", "")};
-    return without_effect(entry, resolve(entry));
-  };
+  using Named = std::map<std::string, std::string>;
+  const auto named = [](const Json& values) { return read_case({values, in_file("s.json", "")}).without_effect; };
   const Json pipedream = {{"system", "pipedream"}, {"workload", "tiny"}, {"batch", 512}, {"microbatches", 64}};
-  EXPECT_EQ(named(pipedream), std::vector<std::string>{"microbatches"});
+  EXPECT_TRUE(named(pipedream).contains("/microbatches"));
+  EXPECT_EQ(named(pipedream).size(), 1u);
   Json every = pipedream;
   every["update"] = "micro_batch";
-  EXPECT_EQ(named(every), std::vector<std::string>{});
-  every["system"] = "gpipe";
-  EXPECT_EQ(named(every), std::vector<std::string>{"update"});
+  EXPECT_EQ(named(every), Named{});
+  Json synchronous = every;
+  synchronous["system"] = "gpipe";
+  EXPECT_EQ(named(synchronous), (Named{{"/update", "it has a flush, accumulates gradients or infers"}}));
+  const Json zero_bubble = {
+      {"system", "zero_bubble"},
+      {"workload", "tiny"},
+      {"clock", "virtual"},
+      {"train", false},
+      {"seed", 5},
+      {"queue", 8},
+      {"options", {{"memory", 3}}},
+      {"optimizer", {{"kind", "adam"}, {"learning_rate", 0.5}, {"schedule", {{"kind", "polynomial"}}}}}};
+  EXPECT_EQ(named(zero_bubble), (Named{{"/options/memory", "only with variant=auto"},
+                                       {"/optimizer/learning_rate", "nothing is trained"},
+                                       {"/optimizer/schedule", "nothing is trained"},
+                                       {"/queue", "only inference through several stages has queues"},
+                                       {"/seed", "nothing is trained"}}));
+  EXPECT_EQ(named(to_json(read(synchronous))), Named{}) << "the canonical JSON";
+}
+
+TEST(Settings, AnOptionWhoseConditionDoesNotHoldMakesNoOtherCase) {
+  const auto digest = [](const Json& options, const char* task) {
+    return digest_of(read({{"system", "pipedream_2bw"}, {"workload", "tiny"}, {"task", task}, {"options", options}}));
+  };
+  const std::string plain = digest(Json::object(), "train");
+  EXPECT_EQ(digest({{"memory", "accounted"}}, "train"), plain);
+  EXPECT_NE(digest({{"memory", "accounted"}, {"planner", "paper"}}, "train"), digest({{"planner", "paper"}}, "train"));
+  EXPECT_NE(digest({{"recompute", "yes"}}, "train"), plain);
+  EXPECT_EQ(digest({{"recompute", "yes"}}, "inference"), digest(Json::object(), "inference"));
 }
 
 // gpt_1.3b has a batch of 512 in 128 micro-batches.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -44,6 +46,13 @@ static Json named_systems(const Json& values, bool inference) {
 
 namespace {
 
+constexpr std::size_t kMaxCombinations = 100'000;  // of an entry, and of a sweep
+
+[[noreturn]] void fail_too_many(const std::string& where) {
+  throw InputError(where, "more than " + std::to_string(kMaxCombinations) + " combinations",
+                   "cut the lists, or make several sweeps");
+}
+
 // The objects that choose one value of every list, in the order in which the lists were added: the last varies fastest.
 // They are counted before the first is made.
 class Combinations {
@@ -54,12 +63,12 @@ class Combinations {
   void multiply(const std::string& key, const std::optional<std::string>& inner, Json values) {
     if (values.empty())
       throw InputError(place_("/" + key + (inner ? "/" + *inner : "")), "is an empty list", "give at least one value");
-    count_ = count_ > kMaxCombinations ? count_ : count_ * values.size();
-    if (count_ > kMaxCombinations)
-      throw InputError(place_(""), "more than " + std::to_string(kMaxCombinations) + " combinations",
-                       "cut the lists, or make several sweeps");
+    count_ *= values.size();
+    if (count_ > kMaxCombinations) fail_too_many(place_(""));
     lists_.push_back({key, inner, std::move(values), 0});
   }
+
+  std::size_t count() const { return count_; }
 
   template <class Use>
   void each(Use use) {
@@ -77,7 +86,6 @@ class Combinations {
   }
 
  private:
-  static constexpr std::size_t kMaxCombinations = 100'000;
   struct List {
     std::string key;
     std::optional<std::string> inner;
@@ -100,7 +108,7 @@ bool is_plain_name(const std::string& name) {
 
 }  // namespace
 
-std::vector<RunCase> expand_case(const Entry& entry) {
+static Combinations combinations_of(const Entry& entry) {
   if (!entry.values.is_object())
     throw InputError(entry.place(""), std::string("must be an object, is ") + entry.values.type_name());
   Combinations combinations(entry.place);
@@ -115,9 +123,30 @@ std::vector<RunCase> expand_case(const Entry& entry) {
       combinations.multiply(item.first, {}, item.first == "system" ? named_systems(values, inference) : values);
     }
   }
+  return combinations;
+}
+
+std::vector<RunCase> expand_case(const Entry& entry) {
   std::vector<RunCase> cases;
-  combinations.each([&](const Json& combination) { cases.push_back(resolve({combination, entry.place})); });
+  combinations_of(entry).each([&](const Json& combination) { cases.push_back(resolve({combination, entry.place})); });
   return cases;
+}
+
+// Adds the entry's cases that the sweep does not have yet; `seen`: the digests of those that it has.
+static void add_cases(Sweep& sweep, std::set<std::string>& seen, Combinations& combinations, const PlaceOf& place) {
+  std::map<std::string, std::pair<std::size_t, std::string>> idle;  // by pointer: in how many combinations, and why
+  combinations.each([&](const Json& combination) {
+    ReadCase read = read_case({combination, place});
+    for (const auto& [pointer, why] : read.without_effect) {
+      auto& [count, reason] = idle[pointer];
+      ++count;
+      reason = why;
+    }
+    if (seen.insert(digest_of(read.c)).second) sweep.cases.push_back(std::move(read.c));
+  });
+  for (const auto& [pointer, found] : idle)
+    if (found.first == combinations.count())
+      sweep.without_effect.push_back(place(pointer) + (found.second.empty() ? "" : ": " + found.second));
 }
 
 // The entry, with the defaults that it does not give itself.
@@ -151,12 +180,18 @@ Sweep load_sweep(const std::string& path) {
   const Json& grid = reader.raw("grid");
   if (!grid.is_array() || grid.empty()) reader.fail("grid", "must be a list of at least one object");
   reader.no_other_keys();
-  std::set<std::string> seen;
+  std::vector<std::pair<Combinations, PlaceOf>> entries;
+  sweep.combinations = 0;
   for (std::size_t i = 0; i < grid.size(); ++i) {
-    for (RunCase& c : expand_case(
-             with_defaults(grid[i], in_file(path, "/grid/" + std::to_string(i)), defaults, in_file(path, "/defaults"))))
-      if (seen.insert(digest_of(c)).second) sweep.cases.push_back(std::move(c));
+    check_stop();
+    const Entry entry =
+        with_defaults(grid[i], in_file(path, "/grid/" + std::to_string(i)), defaults, in_file(path, "/defaults"));
+    entries.emplace_back(combinations_of(entry), entry.place);
+    sweep.combinations += entries.back().first.count();
+    if (sweep.combinations > kMaxCombinations) fail_too_many(in_file(path, "/grid")(""));
   }
+  std::set<std::string> seen;
+  for (auto& [combinations, place] : entries) add_cases(sweep, seen, combinations, place);
   return sweep;
 }
 

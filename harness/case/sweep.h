@@ -19,8 +19,12 @@ std::vector<RunCase> expand_case(const Entry& entry);
 struct Sweep {
   std::string name, title;
   std::vector<RunCase> cases;
+  std::size_t combinations = 1;  // of which the cases are left
+  // Values of an entry that decide nothing in any of its combinations: "s.json: /grid/0/queue: only inference ...".
+  std::vector<std::string> without_effect = {};
 };
-Sweep load_sweep(const std::string& path);  // throws InputError
+// Throws InputError, also for more than 100,000 combinations.
+Sweep load_sweep(const std::string& path);
 
 // One name for the learning-rate search of a tuned case, whichever seed the case has.
 std::string search_digest(const RunCase& tuned);

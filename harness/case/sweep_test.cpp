@@ -309,6 +309,26 @@ TEST_F(SweepFile, OneDeviceIsTheSameExperimentUnderEveryRankCount) {
   EXPECT_EQ(std::ranges::count(sweep.cases, "single_device", &RunCase::system), 1);
 }
 
+TEST_F(SweepFile, SaysWhatHasNoEffectInAnyCombinationOfAnEntry) {
+  const Sweep sweep =
+      load(R"({"defaults": {"workload": "tiny", "clock": "virtual", "cluster": "flat:4", "train": false},
+    "grid": [{"system": ["gpipe", "zero_bubble"], "queue": 7, "layout": ["groups", "pipelines"], "data_parallel": [1, 2]},
+             {"system": "zero_bubble", "options": {"variant": ["h1", "h2"], "memory": [2, 3]}}]})");
+  EXPECT_EQ(sweep.combinations, 12u);
+  EXPECT_EQ(sweep.cases.size(), 7u);  // the layout of one pipeline and the memory have no effect; h1 is in both
+  EXPECT_EQ(sweep.without_effect,
+            (std::vector<std::string>{path_ + ": /grid/0/queue: only inference through several stages has queues",
+                                      path_ + ": /grid/1/options/memory: only with variant=auto"}));
+}
+
+TEST_F(SweepFile, HasALimitOfCombinationsInAll) {
+  const std::string entry = R"({"system": "gpipe", "workload": "tiny", "steps": [1,2,3,4,5,6,7,8,9,10],
+    "batch": [8,16,24,32,40,48,56,64,72,80], "seed": [1,2,3,4,5,6,7,8,9,10], "ranks": [1,2,3,4,5,6,7,8],
+    "microbatches": [1,2,4,8]})";  // 32,000
+  EXPECT_EQ(error(R"({"grid": [)" + entry + "," + entry + "," + entry + "," + entry + "]}"),
+            path_ + ": /grid: more than 100000 combinations; cut the lists, or make several sweeps");
+}
+
 TEST_F(SweepFile, TheSameEntryTwiceIsOneCase) {
   const std::string entry = R"({"system": "gpipe", "workload": "tiny"})";
   EXPECT_EQ(load(R"({"grid": [)" + entry + "," + entry + "]}").cases.size(), 1u);

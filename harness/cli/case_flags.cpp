@@ -149,22 +149,30 @@ std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
   return entries;
 }
 
-static std::string why_unused(const std::string& key) {
-  const std::string why = std::ranges::find(settings(), key, &Setting::key)->when_unused;
-  return why.empty() ? "" : ": " + why;
+// Whether an entry's values have one at "/KEY" or "/KEY/INNER".
+static bool gives(const Json& values, const std::string& pointer) {
+  const std::size_t inner = pointer.find('/', 1);
+  const Json* value = values.find(pointer.substr(1, inner - 1));
+  return value && (inner == std::string::npos || value->contains(pointer.substr(inner + 1)));
 }
 
 std::vector<RunCase> cases_of(const std::vector<Entry>& entries) {
   std::vector<RunCase> cases;
-  std::map<std::string, std::size_t> idle;  // key: the cases in which it has no effect
+  std::map<std::string, std::vector<std::string>> reasons;  // by the value's pointer: of the cases without an effect
   for (const Entry& entry : entries) {
-    cases.push_back(resolve(entry));
-    for (const std::string& key : without_effect(entry, cases.back())) ++idle[key];
+    ReadCase read = read_case(entry);
+    cases.push_back(std::move(read.c));
+    for (const auto& [pointer, why] : read.without_effect) reasons[pointer].push_back(why);
   }
-  for (const auto& [key, count] : idle)
-    if (count == entries.size() && launch_from_environment().rank <= 0)
-      fmt::print(stderr, "note: {} has no effect {}{}\n", place_of_flag("/" + key),
-                 count == 1 ? "on " + cases.front().system : "on any of the systems", why_unused(key));
+  for (const auto& [pointer, whys] : reasons) {
+    const std::size_t takers = std::ranges::count_if(entries, [&](const Entry& e) { return gives(e.values, pointer); });
+    if (whys.size() < takers || launch_from_environment().rank > 0) continue;
+    const std::size_t inner = pointer.find('/', 1);
+    fmt::print(stderr, "note: {}{} has no effect on {}{}\n", place_of_flag(pointer),
+               inner == std::string::npos ? "" : " " + pointer.substr(inner + 1),
+               entries.size() == 1 ? cases.front().system : "any of the systems",
+               whys.front().empty() ? "" : ": " + whys.front());
+  }
   return cases;
 }
 

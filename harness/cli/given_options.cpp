@@ -11,7 +11,9 @@ std::map<std::string, std::string> given_options(const std::vector<std::string>&
   for (const std::string& text : set) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) throw InputError("--set", "'" + text + "' is not key=value");
-    result[text.substr(0, equals)] = text.substr(equals + 1);
+    const std::string key = text.substr(0, equals);
+    if (!result.emplace(key, text.substr(equals + 1)).second)
+      throw InputError("--set", "'" + key + "' is given twice", "give each option once");
   }
   return result;
 }

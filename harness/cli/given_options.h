@@ -17,7 +17,8 @@ std::map<std::string, std::string> options_of(const System& system, const std::m
 // Throws InputError for an option that none of `systems` has.
 void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
 
-// The "key=value" texts of --set as a map. Throws InputError for a text without '='.
+// The "key=value" texts of --set as a map. Throws InputError for a text without '=', and for a key
+// that is given twice.
 std::map<std::string, std::string> given_options(const std::vector<std::string>& set);
 
 }  // namespace sluice

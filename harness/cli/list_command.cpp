@@ -24,8 +24,17 @@ static Json systems_json() {
   Json list = Json::array();
   for (const System* s : all_systems()) {
     Json options = Json::array();
-    for (const OptionSpec& o : s->options)
-      options.push_back({{"name", o.name}, {"default", o.default_value}, {"choices", o.choices}, {"help", o.help}});
+    for (const OptionSpec& o : s->options) {
+      Json only_with = Json::array();
+      for (const OptionCondition& condition : o.only_with) only_with.push_back(to_text(condition));
+      if (o.training_only) only_with.push_back("training");
+      if (o.replicas_only) only_with.push_back("replicas");
+      options.push_back({{"name", o.name},
+                         {"default", o.default_value},
+                         {"choices", o.choices},
+                         {"help", o.help},
+                         {"only_with", only_with}});
+    }
     list.push_back({{"name", s->name},
                     {"aliases", s->aliases},
                     {"title", s->title},
@@ -148,8 +157,11 @@ static void print_details(const Json& item) {
   for (const auto& o : item["options"]) {
     std::string choices;
     for (const auto& c : o["choices"]) choices += (choices.empty() ? "" : ", ") + c.get<std::string>();
-    row("  " + text(o, "name"), fmt::format("{}: {} (default: {})", choices.empty() ? "a number" : choices,
-                                            text(o, "help"), text(o, "default")));
+    std::string only_with;
+    for (const auto& c : o["only_with"])
+      only_with += (only_with.empty() ? "; only with " : ", ") + c.get<std::string>();
+    row("  " + text(o, "name"), fmt::format("{}: {} (default: {}{})", choices.empty() ? "a number" : choices,
+                                            text(o, "help"), text(o, "default"), only_with));
   }
 }
 

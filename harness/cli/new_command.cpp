@@ -109,6 +109,7 @@ int new_workload(const NewArguments& a) {
 }
 
 int new_cluster(const NewArguments& a) {
+  if (a.name == "flat") throw InputError("new", "flat:N is a cluster without a file", "choose another name");
   const std::string folder = source_folder() + "/workloads/clusters";
   if (std::ranges::count(listed_clusters(folder), a.name) > 0)
     throw InputError("new", "there is a cluster '" + a.name + "' already");

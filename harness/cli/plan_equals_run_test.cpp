@@ -167,10 +167,13 @@ TEST_F(Cli, APlanThatFitsOnlyWithoutTheOptimizersStateIsRejected) {
 TEST_F(Cli, FlagsThatDecideNothingAreNamed) {
   const Finished plan = sluice({"plan", "-s", "pipedream", "-w", "tiny", "-n", "2", "--step", "barrier"});
   EXPECT_EQ(plan.code, 0);
-  EXPECT_EQ(plan.err, "note: --step has no effect on pipedream\n");
+  EXPECT_EQ(plan.err,
+            "note: --step has no effect on pipedream: it updates without a flush, on one device, or not at all\n");
   const Finished run = sluice({"run", "-s", "single_device", "-w", "tiny", "--clock", "virtual", "--no-train", "-n",
                                "3", "--seed", "2", "--progress", "none", "--out", at("r.jsonl")});
-  EXPECT_EQ(run.err, "note: --ranks has no effect on single_device\n");
+  EXPECT_EQ(run.err,
+            "note: --ranks has no effect on single_device: it runs on one device\n"
+            "note: --seed has no effect on single_device: nothing is trained\n");
   // It has one on gpipe.
   EXPECT_EQ(sluice({"run", "-s", "single_device,gpipe", "-w", "tiny", "--clock", "virtual", "--no-train", "-n", "3",
                     "--progress", "none", "--out", at("r.jsonl")})

@@ -87,17 +87,17 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
     const Json document = to_json(paper.outcomes);
     write_whole_file(file, document.dump(1) + "\n");
     const PaperOutcomes stored{paper.claims, outcomes_from_json(document, file)};  // figures in the digits of the file
-    write_whole_file(folder / (paper.claims.paper + ".md"), paper_page(stored));
+    page_file(folder / (paper.claims.paper + ".md")).write(paper_page(stored));
     Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
     write_whole_file(drawing / (chart.name + ".vl.json"), spec_text(chart));
     charts.push_back(std::move(chart));
   }
-  write_whole_file(folder / "README.md", index_page(stored_papers(folder)));
+  page_file(folder / "README.md").write(index_page(stored_papers(folder)));
   if (!charts.empty()) render_charts(find_renderer(), drawing);
   for (const Chart& chart : charts)
-    write_whole_file(folder / (chart.name + ".svg"),
-                     read_whole_file(drawing / (chart.name + ".svg")) + "\n" + picture_mark(chart));
+    picture_file(folder / (chart.name + ".svg"))
+        .write(read_whole_file(drawing / (chart.name + ".svg")) + "\n" + picture_mark(chart));
 }
 
 // Prints the figures that stay reproduced whatever is changed in their scenarios.
@@ -130,6 +130,13 @@ int reproduce_command(const ReproduceArguments& a) {
   ProfileStore profiles(default_profile_folder());
   if (a.mutate && a.write) throw InputError("reproduce", "--mutate writes nothing", "leave --write out");
   if (a.mutate) return mutate_papers(a, profiles);
+  if (a.write) {  // what may not be replaced is found before anything runs
+    page_file(folder / "README.md");
+    for (const std::string& name : chosen_papers(a)) {
+      page_file(folder / (name + ".md"));
+      picture_file(folder / (name + ".svg"));
+    }
+  }
   std::vector<PaperOutcomes> papers;
   Json documents = Json::array();
   std::vector<std::string> lost;

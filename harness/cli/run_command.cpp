@@ -55,7 +55,7 @@ void set_seed(Sweep& sweep, const std::string& text) {
   for (RunCase& c : sweep.cases) {
     if (c.tune && std::ranges::find(c.tune->seeds, seed) != c.tune->seeds.end())
       throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
-    c.seed = seed;
+    if (c.train) c.seed = seed;  // otherwise it decides nothing
     if (seen.insert(digest_of(c)).second) cases.push_back(std::move(c));
   }
   sweep.cases = std::move(cases);
@@ -68,6 +68,7 @@ Sweep sweep_of_flags(const CaseFlags& flags) {
       throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
   Sweep sweep;
   sweep.cases = cases_of(entries_of(flags, default_ranks(entry_of(flags).values)));
+  sweep.combinations = sweep.cases.size();
   const std::size_t others = sweep.cases.size() - 1;
   sweep.name = sweep.cases.front().system + (others > 0 ? fmt::format("-and-{}-others", others) : "") + "-" +
                std::filesystem::path(sweep.cases.front().workload).filename().string();
@@ -110,11 +111,14 @@ void inject_failure(Sweep& sweep, const std::string& text) {
   const std::int64_t update = number(std::min(colon + 1, text.size()), text.size(), std::int64_t{});
   if (std::ranges::none_of(sweep.cases, [&](const RunCase& c) { return rank < c.ranks; }))
     throw InputError("--inject-failure", "no case has a rank " + std::to_string(rank), "ranks count from 0");
+  if (std::ranges::none_of(sweep.cases, &RunCase::train))
+    throw InputError("--inject-failure", "no case trains, so that no rank can fail", "leave --no-train out");
   if (std::ranges::all_of(sweep.cases, [&](const RunCase& c) { return c.steps > 0 && update >= c.steps; }))
     throw InputError("--inject-failure", "no case has an update " + std::to_string(update), "updates count from 0");
   for (RunCase& c : sweep.cases) {
-    c.fail_rank = rank;
-    c.fail_update = update;
+    Json entry = to_json(c);
+    entry["inject_failure"] = {{"rank", rank}, {"update", update}};
+    c = resolve({entry, place_of_flag});
   }
 }
 
@@ -232,6 +236,12 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
     std::erase_if(cases, [&](const RunCase& c) { return done.contains(digest_of(c)); });
   }
   std::fflush(stdout);
+  for (const std::string& value : sweep.without_effect) fmt::print(stderr, "no effect: {}\n", visible(value));
+  if (sweep.cases.size() < sweep.combinations)
+    fmt::print(stderr, "{} combinations are {} experiments; each is run once\n", sweep.combinations,
+               sweep.cases.size());
+  if (a.jobs > 0 && std::ranges::count(sweep.cases, Clock::virtual_clock, &RunCase::clock) == 0)
+    fmt::print(stderr, "no effect: --jobs: cases on the wall clock run one after another\n");
   if (std::ranges::any_of(sweep.cases, [](const RunCase& c) { return c.tune && c.tune->rounds.size() > 1; }))
     fmt::print(stderr,
                "tuning: later rounds are listed with the lowest rates; the rounds before choose the real ones\n");

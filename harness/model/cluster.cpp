@@ -19,6 +19,7 @@
 namespace sluice {
 
 static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+static constexpr int kMaxDevices = 100'000;
 
 Paths::Paths(const Cluster& cluster) : cluster_(cluster) {
   if (cluster.all_to_all) return;  // nothing is searched
@@ -233,8 +234,10 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   cluster.source = reader.text("source", "");
   for (JsonReader& d : reader.objects("devices")) {
     const Device device = device_from(d);
-    const int count = d.integer_or("count", 1, 1, 100'000);
+    const int count = d.integer_or("count", 1, 1, kMaxDevices);
     d.no_other_keys();
+    if (cluster.devices.size() + static_cast<std::size_t>(count) > kMaxDevices)
+      reader.fail("devices", fmt::format("are more than {}", kMaxDevices), "describe fewer");
     cluster.devices.insert(cluster.devices.end(), static_cast<std::size_t>(count), device);
   }
   if (cluster.devices.empty()) reader.fail("devices", "a cluster needs at least one device");
@@ -312,7 +315,7 @@ static Cluster flat_cluster(const std::string& description) {
       } catch (const std::exception&) {
         count = 0;
       }
-      if (count < 1 || count > 100'000)
+      if (count < 1 || count > kMaxDevices)
         throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
       continue;
     }

@@ -180,6 +180,8 @@ TEST(ClusterJsonTest, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(R"({"name": "n"})"), "c.json: /devices: a cluster needs at least one device");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 0}]})"),
             "c.json: /devices/0/count: is 0; must be at least 1");
+  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 60000}, {"count": 60000}]})"),
+            "c.json: /devices: are more than 100000; describe fewer");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memry": 1}]})"),
             "c.json: /devices/0/memry: unknown key 'memry'; did you mean 'memory'?");
   EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),

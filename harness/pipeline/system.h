@@ -151,6 +151,9 @@ struct System {
   ChunkPlacement chunk_placement = ChunkPlacement::loop;
   // Into how many chunks the sequences of every micro-batch are cut; none: they stay whole. Of systems with a flush.
   SequenceChunks (*sequence)(const Options&) = nullptr;
+  // Whether no plan of it weighs cuts as balanced cuts do, so that Problem::cuts_count_messages has no effect; none:
+  // some plan may.
+  bool (*own_cuts)(const Options&) = nullptr;
   // Which layers on which devices; a planner that decides no order returns a Plan. None: a chain of equally slow
   // stages, `chunks` on every device.
   std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;

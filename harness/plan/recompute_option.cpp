@@ -13,7 +13,7 @@ static const ChoiceOption<Recomputation>& option() {
   return declared;
 }
 
-OptionSpec recompute_option() { return option().spec(); }
+OptionSpec recompute_option() { return training_only(option().spec()); }
 
 Recomputation recomputation(const Options& options) { return option()(options); }
 

@@ -22,8 +22,10 @@ static std::string commit_name() {
   if (std::ifstream of_bundle(source_folder() + "/commit"); of_bundle) {
     std::getline(of_bundle, text);
   } else {
-    const ProgramEnd end =
-        run_program({"git", "-C", source_folder(), "describe", "--always", "--dirty"}, {.limit = Seconds(5)});
+    // Without the variables by which a hook of another repository would name that one.
+    const ProgramEnd end = run_program({"env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git",
+                                        "-C", source_folder(), "describe", "--always", "--dirty"},
+                                       {.limit = Seconds(5)});
     if (end.ok()) text = end.output;
   }
   while (text.ends_with('\n')) text.pop_back();

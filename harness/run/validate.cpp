@@ -15,6 +15,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/passing_folder.h"
+#include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
 #include "harness/base/stop.h"
 #include "harness/case/profile_store.h"
@@ -33,13 +34,19 @@ namespace fs = std::filesystem;
 constexpr int kFewestSteps = 6, kMaxSteps = 2000, kFewestRounds = 4;
 constexpr double kMaxWaiting = 2;  // seconds, for cores that work side by side
 
+fs::path new_temporary_folder() {
+  std::string name = (fs::temp_directory_path() / "sluice-validate-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw RunError(name + ": cannot be made: " + errno_text(errno));
+  return name;
+}
+
 class ValidationRun {
  public:
   ValidationRun(const std::vector<ValidationCase>& cases, const ValidateOptions& options)
       : cases_(cases),
         options_(options),
         store_(options.out),
-        all_folders_(fs::temp_directory_path() / fmt::format("sluice-validate-{}", getpid())),
+        all_folders_(new_temporary_folder()),
         progress_(options.progress, cases.size() * static_cast<std::size_t>(options.rounds)),
         order_(cases.size()),
         steps_(cases.size(), 0),

@@ -217,6 +217,7 @@ const System edgepipe = {
                  {"decimal", "binary"}},
                 {"buffers_in", "2", "messages that a stage's memory has room for before it takes them", {}, 0},
                 {"buffers_out", "2", "messages that it has room for before they are sent", {}, 0}},
+    .own_cuts = [](const Options&) { return true; },
     .candidates = edgepipe_plan,
     .schedule = edgepipe_schedule,
     .theory = no_theory,

@@ -261,6 +261,7 @@ const System spp = {
                 {"stages", "0", "number of stages; 0: try every number", {}, 0},
                 search_seconds_option(),
                 {"table_limit", "2048", "MiB of search tables, then the best so far"}},
+    .own_cuts = [](const Options&) { return true; },
     .candidates = spp_plans,
     .schedule = spp_schedule,
     .theory = spp_theory,

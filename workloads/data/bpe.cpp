@@ -4,6 +4,8 @@
 #include <queue>
 #include <set>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -32,6 +34,7 @@ class PairCounts {
   void count(std::span<const Word> words, std::size_t index, int sign) {
     const Word& word = words[index];
     for (std::size_t i = 0; i + 1 < word.pieces.size(); ++i) {
+      check_stop();
       const Pair pair{word.pieces[i], word.pieces[i + 1]};
       if (pair.first == kUnknown || pair.second == kUnknown) continue;
       std::int64_t& n = counts_[pair];
@@ -120,6 +123,7 @@ std::vector<std::int32_t> BytePairs::encode(std::span<const std::string> words) 
       // The oldest merge first, as in learning.
       auto oldest = merges_.end();
       for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
+        check_stop();
         const auto found = merges_.find({pieces[i], pieces[i + 1]});
         if (found != merges_.end() && (oldest == merges_.end() || found->second < oldest->second)) oldest = found;
       }

@@ -6,7 +6,7 @@ namespace sluice {
 
 static void append_records(const std::string& path, Dataset& data) {
   constexpr std::size_t kPixels = 3UL * 32 * 32, kRecord = 1 + kPixels;
-  const std::vector<std::uint8_t> bytes = read_file(path, std::size_t{1} << 30);
+  const std::vector<std::uint8_t> bytes = read_file(path, std::size_t{1} << 28);
   if (bytes.empty() || bytes.size() % kRecord != 0)
     throw InputError(
         path,

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <new>
 
 #include "harness/base/error.h"
 #include "harness/base/read_text.h"
+#include "harness/base/stop.h"
 
 namespace sluice {
 
@@ -63,18 +65,22 @@ void normalise(DataSplit& split) {
   }
 }
 
-std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
+using SizeOf = std::size_t (*)(std::span<const std::uint8_t> begin);
+
+static std::vector<std::uint8_t> read_all(const std::string& path, std::size_t most, SizeOf size_of) {
   const std::string text = read_text(path, most, kFetchAdvice);
-  if (text.empty()) throw InputError(path, "is empty", kFetchAdvice);
   if (!path.ends_with(".gz") && !path.ends_with(".dz")) return {text.begin(), text.end()};
+  if (text.empty()) return {};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (!file) throw InputError(path, "cannot be read", kFetchAdvice);
   std::vector<std::uint8_t> bytes;
   std::array<std::uint8_t, 1 << 16> block;
-  for (;;) {
+  for (std::size_t whole = most; bytes.size() <= whole;) {
+    stop_now();
     const int n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()));
     if (n < 0) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
     if (n == 0) break;
+    if (size_of && bytes.empty()) whole = std::min(whole, size_of({block.data(), static_cast<std::size_t>(n)}));
     bytes.insert(bytes.end(), block.begin(), block.begin() + n);
     if (bytes.size() > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
   }
@@ -85,6 +91,16 @@ std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most) {
   gzerror(file.get(), &status);
   if (status != Z_OK) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
   return bytes;
+}
+
+std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most, SizeOf size_of) {
+  try {
+    std::vector<std::uint8_t> bytes = read_all(path, most, size_of);
+    if (bytes.empty()) throw InputError(path, "is empty", kFetchAdvice);
+    return bytes;
+  } catch (const std::bad_alloc&) {
+    throw InputError(path, "does not fit into this process's memory", kFetchAdvice);
+  }
 }
 
 }  // namespace sluice

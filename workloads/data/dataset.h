@@ -58,8 +58,10 @@ struct TextLimits {
 // Sets mean and deviation of both parts from the training pixels.
 void normalise(DataSplit& split);
 
-// The whole file, decompressed if its name ends in .gz, or in .dz as dictzip's do. Throws InputError: missing,
-// unreadable, not gzip, cut off, larger than `most` bytes.
-std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most);
+// The whole file, decompressed if its name ends in .gz, or in .dz as dictzip's do. size_of: of a file whose first
+// bytes (up to 64 KiB) say how large it is; where it is larger, a few bytes more than that are read. Throws InputError:
+// missing, unreadable, not gzip, cut off, larger than `most` bytes or than this process has memory for.
+std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most,
+                                    std::size_t (*size_of)(std::span<const std::uint8_t> begin) = nullptr);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "harness/base/error.h"
 
@@ -13,9 +14,18 @@ constexpr std::size_t kLargest = std::size_t{1} << 31;
 constexpr std::uint64_t kAbsurd = std::uint64_t{1} << 32;  // times kLargest still fits into 64 bits
 constexpr const char* kIdxAdvice = "is it an idx file of MNIST or Fashion-MNIST?";
 
-std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
+std::uint32_t big_endian(std::span<const std::uint8_t> bytes, std::size_t at) {
   return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
+}
+
+// Bytes of a file whose header has `fields` numbers, at most kAbsurd.
+template <std::size_t fields>
+std::size_t size_by_header(std::span<const std::uint8_t> begin) {
+  std::uint64_t data = 1;
+  for (std::size_t f = 0; f < fields && begin.size() >= 8 + 4 * f; ++f)
+    data = std::min(data * big_endian(begin, 4 + 4 * f), kAbsurd);
+  return 4 + 4 * fields + data;
 }
 
 // Header of `fields` numbers after the magic; what follows must be exactly their product in bytes.
@@ -39,8 +49,8 @@ std::vector<std::uint32_t> read_header(const std::string& path, const std::vecto
   const std::uint64_t found = bytes.size() - header;
   if (found != expected)
     throw InputError(path,
-                     "promises " + std::to_string(expected) + " bytes of data and has " + std::to_string(found) +
-                         (found < expected ? " (cut off)" : " (bytes left over)"),
+                     "promises " + std::to_string(expected) + " bytes of data and has " +
+                         (found < expected ? std::to_string(found) + " (cut off)" : "more"),
                      "for Fashion-MNIST run workloads/data/fetch; otherwise copy it again");
   return sizes;
 }
@@ -48,9 +58,9 @@ std::vector<std::uint32_t> read_header(const std::string& path, const std::vecto
 }  // namespace
 
 Dataset read_idx(const std::string& images, const std::string& labels, int classes) {
-  std::vector<std::uint8_t> image_bytes = read_file(images, kLargest);
+  std::vector<std::uint8_t> image_bytes = read_file(images, kLargest, size_by_header<3>);
   const auto sizes = read_header(images, image_bytes, 0x803, 3);
-  std::vector<std::uint8_t> label_bytes = read_file(labels, kLargest);
+  std::vector<std::uint8_t> label_bytes = read_file(labels, kLargest, size_by_header<1>);
   const auto count = read_header(labels, label_bytes, 0x801, 1);
   if (count[0] != sizes[0])
     throw InputError(

@@ -76,7 +76,7 @@ TEST_F(IdxTest, TruncatedData) {
 TEST_F(IdxTest, BytesLeftOver) {
   FileBytes longer = label_bytes_;
   longer.push_back(1);
-  expect_names(error(images_, put("long", longer)), at("long"), "promises 2 bytes of data and has 3 (bytes left over)");
+  expect_names(error(images_, put("long", longer)), at("long"), "promises 2 bytes of data and has more");
 }
 
 TEST_F(IdxTest, WrongMagic) {
@@ -108,6 +108,14 @@ TEST_F(IdxTest, SizesWhoseProductWrapsAround) {
 
 TEST_F(IdxTest, PlainFileNamedGz) {
   expect_names(error(put("plain.gz", image_bytes_), labels_), at("plain.gz"), "not a gzip file");
+}
+
+// Of 100 MB that follow the header no more is read than it promises, so that a small file is no large one in memory.
+TEST_F(IdxTest, WhatFollowsTheDataOfAGzipFileIsNotRead) {
+  const std::string bomb = put_gz("bomb.gz", idx_bytes(0x803, {2, 2, 3}, FileBytes(100'000'000)));
+  expect_names(error(bomb, labels_), at("bomb.gz"), "promises 12 bytes of data and has more");
+  const auto promised = [](std::span<const std::uint8_t>) { return std::size_t{28}; };
+  EXPECT_LT(read_file(bomb, std::size_t{1} << 31, promised).size(), 1'000'000u);
 }
 
 TEST_F(IdxTest, CutOffGzip) {

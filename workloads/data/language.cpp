@@ -103,6 +103,7 @@ std::vector<DictionaryEntry> read_dictionary(const std::string& index, const std
     entries.push_back({headword, std::string(begin, begin + static_cast<std::ptrdiff_t>(place.second))});
     if (!is_utf8(entries.back().text))
       throw InputError(text, "the entry of '" + headword + "' is not UTF-8", "is it the index's dictionary?");
+    require_words(entries.back().text, text + ": the entry of '" + headword + "'");
   }
   if (entries.empty()) throw InputError(index, "holds no entries");
   return entries;

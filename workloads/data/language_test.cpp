@@ -1,11 +1,17 @@
 // Running text: dictionaries and plain text by hand, and the Jargon File where it has been fetched.
 #include "workloads/data/language.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/stop.h"
 #include "workloads/data/bpe.h"
+#include "workloads/data/lines.h"
 #include "workloads/data/locate.h"
 #include "workloads/data/sentiment.h"
 #include "workloads/data/test_files.h"
@@ -77,6 +83,23 @@ TEST_F(RunningTextTest, TooShortPartsAreNamed) {
   EXPECT_EQ(error({.train = {"a"}, .validation = {}, .test = {"a a a"}}),
             "here: its training part has no 3 tokens, which the model reads and predicts; give more text");
   EXPECT_TRUE(error({.train = {"ab ab ab"}, .validation = {}, .test = {}}).starts_with("here: its test part has no 3"));
+}
+
+TEST(ReadLines, AWordOfAMegabyteIsNone) {
+  const std::string path = testing::TempDir() + "language_test_word." + std::to_string(::getpid()) + ".txt";
+  std::ofstream(path) << "a b\n" << std::string(65'536, 'a') << " b\n";
+  EXPECT_EQ(read_lines(path).size(), 2u);
+  std::ofstream(path) << "a b\nc " << std::string(1'000'000, 'a') << " b\n";
+  EXPECT_EQ(error_of([&] { read_lines(path); }),
+            path + ":2: has a word of 1000000 bytes; is it text? words may have at most 65536");
+  std::filesystem::remove(path);
+}
+
+TEST(BytePairMerges, AreLearnedNoLongerThanTheCaseMayTake) {
+  const StopScope limit(nullptr, Seconds(0));
+  std::map<std::string, std::int64_t> counts;
+  counts[std::string(1000, 'a')] = 1;
+  EXPECT_THROW(BytePairs(counts, 100), Stopped);
 }
 
 TEST_F(RunningTextTest, ADictionaryIsReadByItsIndex) {
