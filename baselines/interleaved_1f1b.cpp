@@ -152,8 +152,8 @@ extern const System interleaved_1f1b = {
         "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021 "
         "(arXiv 2104.04473)",
     .written_from = WrittenFrom::code,
-    .options = {chunks_option(), rule_option.spec(), recompute_option(), new_option(variant_option.spec()),
-                group_option},
+    .options = {chunks_option(), rule_option.spec(), recompute_option(),
+                training_only(new_option(variant_option.spec())), group_option},
     .chunks = given_chunks,
     .schedule = interleaved_schedule,
     .weights = flush_with_recompute,

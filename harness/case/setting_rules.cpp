@@ -454,7 +454,7 @@ void read_failure(CaseReading& r, const std::string& key) {
 }
 
 bool failure_happens(const RunCase& c) {
-  return c.train && c.fail_rank >= 0 && c.fail_rank < c.ranks && (c.steps == 0 || c.fail_update < c.steps);
+  return c.train && c.fail_rank >= 0 && c.fail_rank < c.ranks;
 }
 
 Json failure_json(const RunCase& c) {

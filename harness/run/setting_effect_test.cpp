@@ -149,7 +149,7 @@ bool may_be_idle(const std::string& system, const std::string& key, const std::s
       {"edgepipe", {"options/buffers_in", "options/buffers_out", "options/units"}},
       {"graphpipe", {"cuts", "options/degrees", "options/partition", "options/rank"}},
       {"hanayo", {"options/cap"}},
-      {"interleaved_1f1b", {"options/rule"}},
+      {"interleaved_1f1b", {"options/group", "options/rule"}},
       {"layerpipe", {"options/gradient_delay"}},
       {"piper", {"options/knapsack", "options/rank", "options/tensor_parallel"}},
       {"spp", {"options/all_devices", "options/channel", "options/merge_last", "options/order", "options/orient"}},

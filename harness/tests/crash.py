@@ -79,9 +79,12 @@ class Sweeps:
 
     def sweep(self, name, cases):
         entry = {"system": ["gpipe", "1f1b", "pipedream"], "workload": "tiny", "ranks": 2, "steps": 3,
-                 "costs": "analytic", "seed": list(range(1, cases // 3 + 1))}
-        if not self.wall:
-            entry.update(clock="virtual", cluster="flat:2", train=False)
+                 "costs": "analytic"}
+        numbers = range(1, cases // 3 + 1)
+        if self.wall:
+            entry.update(seed=list(numbers))
+        else:  # a seed decides nothing where nothing is trained
+            entry.update(clock="virtual", cluster="flat:2", train=False, microbatches=4, batch=[4 * n for n in numbers])
         file = self.folder / f"{name}.json"
         file.write_text(json.dumps({"name": name, "grid": [entry]}))
         return file
