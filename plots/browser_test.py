@@ -256,10 +256,11 @@ def make_records(sluice, folder):
 
 
 def timeline_page_answers(browser, sluice, folder, environment):
-    """The page of a schedule: F and B of a second, so that each of 1F1B's two micro-batches takes two."""
+    """The page of a schedule: F and B of a second, two micro-batches."""
     page = folder / "timeline.html"
-    subprocess.run([sluice, "schedule", "--system", "1f1b", "--ranks", "2", "--microbatches", "2", "--costs", "1/0.5/0.5",
-                    "--html", str(page)], check=True, env=environment, stdout=subprocess.DEVNULL)
+    subprocess.run([sluice, "schedule", "--system", "1f1b", "--ranks", "2", "--microbatches", "2",
+                    "--costs", "1/0.5/0.5", "--html", str(page)],
+                   check=True, env=environment, stdout=subprocess.DEVNULL)
     for width in (1300, 500):
         browser.open(page, width)
         nothing_wrong(browser, f"timeline page, {width}")

@@ -1,4 +1,4 @@
-// The leaderboard's synchronous systems as a picture: a cell is darker the nearer a system is to the best of its column.
+// The leaderboard's synchronous systems as a picture: a cell is darker the nearer the system is to the column's best.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -312,7 +312,8 @@ TEST_F(SweepFile, OneDeviceIsTheSameExperimentUnderEveryRankCount) {
 TEST_F(SweepFile, SaysWhatHasNoEffectInAnyCombinationOfAnEntry) {
   const Sweep sweep =
       load(R"({"defaults": {"workload": "tiny", "clock": "virtual", "cluster": "flat:4", "train": false},
-    "grid": [{"system": ["gpipe", "zero_bubble"], "queue": 7, "layout": ["groups", "pipelines"], "data_parallel": [1, 2]},
+    "grid": [{"system": ["gpipe", "zero_bubble"], "queue": 7, "layout": ["groups", "pipelines"],
+              "data_parallel": [1, 2]},
              {"system": "zero_bubble", "options": {"variant": ["h1", "h2"], "memory": [2, 3]}}]})");
   EXPECT_EQ(sweep.combinations, 12u);
   EXPECT_EQ(sweep.cases.size(), 7u);  // the layout of one pipeline and the memory have no effect; h1 is in both

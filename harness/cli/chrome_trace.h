@@ -1,4 +1,4 @@
-// What ranks do over time as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show: a row a rank, named; ops
+// What ranks do over time as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show: a named row a rank; ops
 // with their category, stage, micro-batch, weight version; messages with their bytes, and arrows from the op that makes
 // one to the op that reads it; a graph of each rank's memory.
 #pragma once

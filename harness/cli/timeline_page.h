@@ -17,7 +17,7 @@ struct TimelinePage {
 };
 
 // The page computes start times from the order of a rank's ops and the messages between them, and keeps what an op
-// waited for besides (a shared link, a collective) as a constant delay, so that unmoved sliders give the simulated times.
+// else waited for (a shared link, a collective) as a constant delay, so that unmoved sliders give the simulated times.
 // Throws InputError for more than kMaxPageOps ops.
 inline constexpr std::size_t kMaxPageOps = 200'000;
 std::string timeline_page(const TimelinePage& page, const Trace& trace);

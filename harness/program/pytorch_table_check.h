@@ -1,5 +1,5 @@
-// What a table of PyTorch says of sharded weights and of reductions of gradients, held against the runtime that executes
-// it (torch.distributed.pipelining.schedules._PipelineScheduleRuntime, PyTorch 2.15).
+// What a table of PyTorch says of sharded weights and reductions of gradients, checked against the runtime that runs it
+// (torch.distributed.pipelining.schedules._PipelineScheduleRuntime, PyTorch 2.15).
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ inline constexpr const char* kWorkloadSchema = "sluice/workload/1";
 // Whether `path` is a file of one of these. A file that is JSON of other kinds, or no JSON, is not.
 bool is_workload_file(const std::string& path);
 
-// `name` becomes Workload::name. Of a model alone: one fixed random batch, 4 micro-batches of 8 samples, plain SGD; of a
+// `name` becomes Workload::name. Of a model alone: one fixed random batch, 4 micro-batches of 8 samples, SGD. Of a
 // config: 32 micro-batches of one sample, AdamW, and for the virtual clock only above 200 million parameters.
 // Throws InputError with file, JSON pointer and what is possible.
 Workload read_workload(const std::string& path, const std::string& name);
