@@ -16,8 +16,8 @@ struct TimelinePage {
   std::vector<std::string> ranks;  // their names; empty: "rank 0", "rank 1", ...
 };
 
-// The page computes start times from the order of a rank's ops and the messages between them, and keeps what an op
-// else waited for (a shared link, a collective) as a constant delay, so that unmoved sliders give the simulated times.
+// The page computes start times from the order of a rank's ops and the messages between them, and keeps what else an
+// op waited for (a shared link, a collective) as a constant delay, so that unmoved sliders give the simulated times.
 // Throws InputError for more than kMaxPageOps ops.
 inline constexpr std::size_t kMaxPageOps = 200'000;
 std::string timeline_page(const TimelinePage& page, const Trace& trace);
