@@ -145,7 +145,7 @@ extern const System pipe_offload = {
                 {"group", "0", "micro-batches of a group, from half the ranks (rounded up) to all; 0: all", {}, 0},
                 {.name = "copy_percent",
                  .default_value = "0",
-                 .help = "plan with copies of so many percent of a stage's F + I + W; 0: as the cluster's host link "
+                 .help = "plan with copies that take N percent of a stage's F + I + W; 0: as the cluster's host link "
                          "takes, 50 where none is known",
                  .minimum = 0,
                  .training_only = true}},

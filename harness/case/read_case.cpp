@@ -26,7 +26,7 @@ class EntryReading {
     }
     reader_.no_other_keys();
     for (const Setting& setting : settings())
-      if (setting.settle) setting.settle(reading_.c, *reading_.system);
+      if (setting.canonicalize) setting.canonicalize(reading_.c, *reading_.system);
     for (const auto& [setting, value] : given_) compare(*setting, value);
     return {std::move(reading_.c), std::move(without_effect_)};
   }

@@ -38,7 +38,7 @@ std::vector<Setting> make_settings() {
        .of_plan = true,
        .group = HelpGroup::experiment,
        .value = {.read = read_options, .write = setting::options_json},
-       .settle = canonicalize_options},
+       .canonicalize = canonicalize_options},
       {.key = "workload",
        .of_plan = true,
        .group = HelpGroup::experiment,
@@ -86,7 +86,7 @@ std::vector<Setting> make_settings() {
                r.entry.fail("cluster", "'" + r.c.cluster + "' is simulated, and the wall clock runs on this machine",
                             "use the virtual clock, or leave cluster out");
            },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!s.offload || infers(c)) c.cluster = without_host_links(c.cluster);
            },
@@ -138,7 +138,7 @@ std::vector<Setting> make_settings() {
        .value = integer(&RunCase::ranks, 1),
        .fill = fill_ranks,
        .check = check_cluster,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.ranks = 1;
            },
@@ -151,7 +151,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = if_replicated,
        .check = check_pipelines,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.data_parallel = 1;
            },
@@ -163,7 +163,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::layout),
        .in_digest = InDigest::unless_default,
        .in_record_options = if_replicated,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (c.data_parallel == 1) c.layout = PipelineReplicas::Layout::groups;
            },
@@ -176,7 +176,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::sharding),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.sharding != StageSharding::system; },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.synchronous && !may_have_replicas(c, s)) c.sharding = StageSharding::system;
            },
@@ -191,7 +191,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_as_before,
        .before = kReducedAtTheEnd,
        .in_record_options = [](const RunCase& c) { return c.gradient_buckets.value > 0; },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!may_have_replicas(c, s)) c.gradient_buckets = Bytes(0);
            },
@@ -206,7 +206,7 @@ std::vector<Setting> make_settings() {
        .value = {.type = Type::text, .read = read_stages, .write = stages_json},
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return !c.first_layers.empty(); },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.one_process || s.data_parallel) c.first_layers.clear();
            },
@@ -219,7 +219,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_as_before,
        .before = "compute",
        .in_record_options = [](const RunCase& c) { return c.cuts == Cuts::messages; },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!cuts_may_count_messages(c, s))
                c.cuts = Cuts::compute;
@@ -235,7 +235,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.tensor > 1; },
        .check = check_tensor,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.one_process) c.tensor = 1;
            },
@@ -255,7 +255,7 @@ std::vector<Setting> make_settings() {
            "one micro-batch, or after every micro-batch, as in the papers",
        .value = choice(&RunCase::update),
        .in_digest = InDigest::never,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!updates_after_every_micro_batch(c, s)) c.update = UpdateAfter::batch;
              if (c.update == UpdateAfter::micro_batch) c.batch /= std::exchange(c.microbatches, 1);
@@ -269,7 +269,7 @@ std::vector<Setting> make_settings() {
        .value = integer(&RunCase::microbatches, 1),
        .fill = fill_microbatches,
        .check = check_microbatches,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (updates_after_every_micro_batch(c, s)) c.microbatches = 1;
            },
@@ -281,7 +281,7 @@ std::vector<Setting> make_settings() {
        .value = integer(&RunCase::queue, 1),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return infers(c) && c.queue != RunCase{}.queue; },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!infers(c) || s.one_process || s.data_parallel) c.queue = RunCase{}.queue;
            },
@@ -290,7 +290,7 @@ std::vector<Setting> make_settings() {
        .group = HelpGroup::training,
        .help = "Seed of the weights and of the data's order",
        .value = integer(&RunCase::seed, 0),
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (!c.train) c.seed = RunCase{}.seed;
            },
@@ -312,7 +312,7 @@ std::vector<Setting> make_settings() {
       {.key = "evaluations_per_epoch",
        .has_flag = false,
        .value = integer(&RunCase::evaluations_per_epoch, 1, 1000),
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (c.epochs == 0) c.evaluations_per_epoch = 1;
            },
@@ -329,7 +329,7 @@ std::vector<Setting> make_settings() {
        .help = "one product a layer and update, or by --costs what takes less (auto)",
        .value = choice(&RunCase::weight_gradient),
        .in_record_options = always,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (infers(c)) c.weight_gradient = WeightGradients::per_microbatch;
            },
@@ -341,7 +341,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::step),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.step != UpdateStart::free; },
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!s.synchronous || s.one_process || infers(c)) c.step = UpdateStart::free;
            },
@@ -369,7 +369,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.interference_by != InterferenceBy::pause; },
        .check = check_interference_by,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (c.interference.empty()) c.interference_by = InterferenceBy::pause;
            },
@@ -382,7 +382,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return !c.slowdown.empty(); },
        .check = check_slowdown,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (parse_slowdowns(c.slowdown, c.ranks, "slowdown").empty()) c.slowdown.clear();
            },
@@ -405,7 +405,7 @@ std::vector<Setting> make_settings() {
        .default_text = "the workload's",
        .value = {.read = read_optimizer_setting, .write = optimizer_json},
        .fill = fill_optimizer,
-       .settle = canonicalize_optimizer,
+       .canonicalize = canonicalize_optimizer,
        .when_unused = kNothingIsTrained},
       {.key = "purpose",
        .has_flag = false,
@@ -422,7 +422,7 @@ std::vector<Setting> make_settings() {
        .help = "evaluate copies while the pipeline runs on",
        .value = choice(&RunCase::evaluation),
        .in_digest = InDigest::unless_default,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (s.synchronous || c.epochs == 0) c.evaluation = EvaluationMode::drain;
            },
@@ -433,7 +433,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::leftover),
        .in_digest = InDigest::unless_default,
        .check = check_leftover,
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System& s) {
              if (!s.accumulates || c.epochs == 0) c.leftover = Leftover::drop;
            },
@@ -455,7 +455,7 @@ std::vector<Setting> make_settings() {
       {.key = "inject_failure",
        .has_flag = false,  // --inject-failure RANK:UPDATE holds for the cases of a sweep, too
        .value = {.read = read_failure, .write = failure_json},
-       .settle =
+       .canonicalize =
            [](RunCase& c, const System&) {
              if (!failure_happens(c)) c.fail_rank = -1, c.fail_update = -1, c.fail_move = -1, c.fail_killed = false;
            },

@@ -41,8 +41,8 @@ struct Setting {
   void (*check)(CaseReading&) = nullptr;
   // Once all are read: canonicalizes it, to one value where every value makes the same experiment, so that its digest
   // is one.
-  void (*settle)(RunCase&, const System&) = nullptr;
-  const char* when_unused = "";  // what to say where `settle` or `check` undid what was asked for: why, and what to do
+  void (*canonicalize)(RunCase&, const System&) = nullptr;
+  const char* when_unused = "";  // why `canonicalize` or `check` undid what was asked for, and what to do
 };
 
 std::span<const Setting> settings();  // in the order in which they are read

@@ -18,30 +18,6 @@ namespace {
 
 constexpr double kMicroseconds = 1e6;  // the format's unit of time
 
-const char* category(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::forward:
-      return "forward";
-    case Opcode::backward:
-      return "backward";
-    case Opcode::input_gradient:
-      return "input gradient";
-    case Opcode::weight_gradient:
-      return "weight gradient";
-    case Opcode::recompute:
-      return "recomputation";
-    case Opcode::optimizer_step:
-      return "optimizer step";
-    case Opcode::reduce_gradients:
-    case Opcode::reduce_scatter:
-      return "reduction";
-    case Opcode::gather_weights:
-      return "gather";
-    default:
-      return is_stash_move(opcode) ? "host copy" : "message";
-  }
-}
-
 // The events of a trace. A lane is a row: a rank's ops, or what runs at the same time as these.
 class Events {
  public:
@@ -139,7 +115,7 @@ class ProgramTrace {
     if (reads_weights(i.opcode) || i.opcode == Opcode::optimizer_step) args["version"] = i.version;
     if (reads_weights(i.opcode) && i.horizon != 0) args["predicted updates ahead"] = i.horizon;
     if (!overlapped_with.empty()) args["overlapped with"] = overlapped_with;
-    events_.op(lane, to_text(i, chunks_), category(i.opcode), e.start, e.end, args);
+    events_.op(lane, to_text(i, chunks_), op_category(i.opcode), e.start, e.end, args);
   }
 
   void add_ops(std::size_t r) {
@@ -233,6 +209,30 @@ class ProgramTrace {
 };
 
 }  // namespace
+
+const char* op_category(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::forward:
+      return "forward";
+    case Opcode::backward:
+      return "backward";
+    case Opcode::input_gradient:
+      return "input gradient";
+    case Opcode::weight_gradient:
+      return "weight gradient";
+    case Opcode::recompute:
+      return "recomputation";
+    case Opcode::optimizer_step:
+      return "optimizer step";
+    case Opcode::reduce_gradients:
+    case Opcode::reduce_scatter:
+      return "reduction";
+    case Opcode::gather_weights:
+      return "gather";
+    default:
+      return is_stash_move(opcode) ? "host copy" : "message";
+  }
+}
 
 OutputFile chrome_trace_file(const std::string& file) {
   return {file, "a trace of sluice",

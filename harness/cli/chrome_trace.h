@@ -17,6 +17,9 @@ namespace sluice {
 
 class MessageBytes;
 
+// "forward", "input gradient", ...: as charts call it (plots/timeline_ops.h).
+const char* op_category(Opcode opcode);
+
 struct TraceOfProgram {
   std::string title;  // of the process
   const Program& program;

@@ -142,6 +142,11 @@ Sweep chosen_sweep(const RunArguments& a) {
   Sweep sweep = sweep_of(a);
   if (!a.shard.empty()) sweep.cases = shard(std::move(sweep.cases), a.shard);
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
+  if (!a.trace.empty()) {
+    if (sweep.cases.size() != 1 || sweep.cases.front().tune)
+      throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
+    chrome_trace_file(a.trace);  // refuses another's file before the work begins
+  }
   return sweep;
 }
 
@@ -261,12 +266,6 @@ int run_command(const RunArguments& a) {
   const std::unique_ptr<Job> job = job_for(a, sweep);
   const std::string out = a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
   if (a.dry_run) return dry_run(a, sweep, out);
-  std::optional<OutputFile> trace;
-  if (!a.trace.empty()) {
-    if (sweep.cases.size() != 1 || sweep.cases.front().tune)
-      throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
-    trace = chrome_trace_file(a.trace);
-  }
   handle_signals();
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
@@ -285,12 +284,12 @@ int run_command(const RunArguments& a) {
                                      return run_case(c, profiles, hooks);
                                    });
   const std::vector<Comparison> comparisons = compare(result.records);
-  if (trace) {
+  if (!a.trace.empty()) {
     const auto record = std::ranges::find(result.records, digest_of(sweep.cases.front()), &Record::digest);
     if (record == result.records.end() || record->timeline.empty())
       fmt::print(stderr, "no trace: the case has no timeline\n");
     else
-      trace->write(chrome_trace(*record));
+      chrome_trace_file(a.trace).write(chrome_trace(*record));
   }
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));

@@ -10,6 +10,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/source_folder.h"
+#include "harness/cli/chrome_trace.h"
 #include "plots/timeline_ops.h"
 
 namespace sluice {
@@ -17,25 +18,6 @@ namespace sluice {
 namespace {
 
 constexpr const char* kPageBegin = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">";
-
-const char* kind_of(const Instruction& i) {
-  switch (i.opcode) {
-    case Opcode::forward:
-      return "F";
-    case Opcode::backward:
-      return "B";
-    case Opcode::input_gradient:
-      return "I";
-    case Opcode::weight_gradient:
-      return "W";
-    case Opcode::recompute:
-      return "R";
-    case Opcode::optimizer_step:
-      return "optimizer step";
-    default:
-      return "reduction";
-  }
-}
 
 // One box of the page: an op, or two that overlap.
 struct Box {
@@ -62,8 +44,8 @@ class Boxes {
         ready = std::max(ready, boxes_[from].end + seconds);
         waits.push_back(Json::array({from, seconds}));
       }
-      ops.push_back(Json::array(
-          {box.rank, op_kind(box.kind).title, box.name, box.end - box.start, std::max(0.0, box.start - ready), waits}));
+      ops.push_back(
+          Json::array({box.rank, box.kind, box.name, box.end - box.start, std::max(0.0, box.start - ready), waits}));
     }
     return ops;
   }
@@ -84,7 +66,7 @@ class Boxes {
           box_of_[{rank, e->instruction.stage.value, e->instruction.micro.value,
                    e->instruction.opcode == Opcode::forward}] = boxes_.size();
       boxes_.push_back({rank,
-                        kind_of(pair ? second.instruction : first.instruction),
+                        op_category((pair ? second : first).instruction.opcode),
                         std::move(name),
                         first.start,
                         std::max(first.end, second.end),

@@ -36,7 +36,7 @@ Json facts_of(const Record& record) {
 }
 
 // All that a run of the case depends on: its record where it is simulated without a training, otherwise what is planned
-// and predicted, its program's numerics, and what the executor is given besides. A case that cannot run: why.
+// and predicted, its program's numerics, and the executor's other arguments. A case that cannot run: why.
 Json experiment(const RunCase& c) {
   Json all = Json::object();
   try {

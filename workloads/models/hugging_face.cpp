@@ -101,6 +101,16 @@ class Block {
   int residual_;
 };
 
+// The feed-forward part of BERT and ViT, with its residual.
+void intermediate_and_output(Block& block, const LayerKind& activation, std::int64_t width, std::int64_t inner,
+                             double dropout) {
+  block.add("intermediate.dense", Linear{width, inner});
+  block.add("intermediate.intermediate_act_fn", activation);
+  block.add("output.dense", Linear{inner, width});
+  block.drop("output.dropout", dropout);
+  block.sum("output.sum");
+}
+
 std::int64_t sequence_of(std::optional<std::int64_t> given, std::int64_t longest, Config& c, const std::string& key) {
   if (!given) return std::min(longest, kMaxDefaultSequence);
   if (*given > longest)
@@ -209,11 +219,7 @@ ModelGraph masked_bert(Config& c, const std::string& name, std::optional<std::in
     block.sum("attention.sum");
     block.add("attention.output.LayerNorm", LayerNorm{width, epsilon});
     block.keep();
-    block.add("intermediate.dense", Linear{width, inner});
-    block.add("intermediate.intermediate_act_fn", activation);
-    block.add("output.dense", Linear{inner, width});
-    block.drop("output.dropout", dropout);
-    block.sum("output.sum");
+    intermediate_and_output(block, activation, width, inner, dropout);
     block.add("output.LayerNorm", LayerNorm{width, epsilon});
     b.next_block();
   }
@@ -324,11 +330,7 @@ ModelGraph vit(Config& c, const std::string& name) {
     block.drop("attention.output.dropout", dropout);
     block.sum("attention.sum");
     block.add("layernorm_after", LayerNorm{width, epsilon});
-    block.add("intermediate.dense", Linear{width, inner});
-    block.add("intermediate.intermediate_act_fn", activation);
-    block.add("output.dense", Linear{inner, width});
-    block.drop("output.dropout", dropout);
-    block.sum("output.sum");
+    intermediate_and_output(block, activation, width, inner, dropout);
     b.next_block();
   }
   b.add("vit.layernorm", LayerNorm{width, epsilon});
