@@ -55,7 +55,7 @@ ROOMS = {
     "workloads/profiles": PROFILES,
     "results": RESULTS,
     "plots": PLOTS,
-    "baselines": PLAN,
+    "baselines": PLAN + ["harness/program"],
     "systems": PLAN,
     "harness/case": CASE,
     "harness/train": TRAIN,

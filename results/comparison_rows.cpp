@@ -45,13 +45,6 @@ std::map<std::string, std::string> traits(const Record& r) {
   return result;
 }
 
-// nullptr: not in this build.
-const System* system_named(const std::string& name) {
-  const auto systems = all_systems();
-  const auto found = std::ranges::find(systems, name, &System::name);
-  return found == systems.end() ? nullptr : *found;
-}
-
 void take_max(std::vector<std::int64_t>& into, const std::vector<std::int64_t>& values) {
   if (into.size() < values.size()) into.resize(values.size(), 0);
   for (std::size_t i = 0; i < values.size(); ++i) into[i] = std::max(into[i], values[i]);
@@ -142,7 +135,7 @@ std::map<std::string, std::string> chosen_options(const Record& r) {
   static const std::map<std::string, std::string> kRunDefaults = {
       {"cuts", "messages"}, {"gradient_buckets", "25MB"}, {"layout", "groups"}, {"weight_gradient", "per_microbatch"}};
   static const std::set<std::string> kInHeading = {"attention", "precision", "task", "workload_digest"};
-  const System* system = system_named(r.system);
+  const System* system = system_called(r.system);
   if (!system) return {};
   std::map<std::string, std::string> chosen = r.options;
   std::erase_if(chosen, [&](const auto& option) {

@@ -301,8 +301,8 @@ std::optional<double> time_to_accuracy(const Record& record) {
 
 bool is_asynchronous(const Record& record) {
   if (record.theory) return std::ranges::any_of(record.theory->staleness, [](int updates) { return updates > 0; });
-  return std::ranges::any_of(
-      all_systems(), [&](const System* system) { return system->name == record.system && !system->synchronous; });
+  const System* system = system_called(record.system);
+  return system && !system->synchronous;
 }
 
 std::optional<double> time_to_accuracy_without_drain(const Record& record) {

@@ -2,6 +2,7 @@
 #include "results/system_style.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include "harness/base/error.h"
@@ -17,11 +18,9 @@ bool is_color(const std::string& text) {
   return text.size() == 7 && text[0] == '#' && text.find_first_not_of("0123456789abcdef", 1) == std::string::npos;
 }
 
-std::map<std::string, SystemStyle> read_styles() {
-  const std::string file = source_folder() + "/plots/systems.json";
+void read_styles(const std::string& file, std::map<std::string, SystemStyle>& styles) {
   const Json json = parse_json_file(file);
   JsonReader rows(json, file);
-  std::map<std::string, SystemStyle> styles;
   for (const std::string& system : rows.keys()) {
     JsonReader row = rows.object(system);
     SystemStyle style{row.text("title"), row.text("color"), row.text("marker"), row.numbers("dash", 0, 100)};
@@ -35,23 +34,28 @@ std::map<std::string, SystemStyle> read_styles() {
     row.no_other_keys();
     styles.emplace(system, std::move(style));
   }
-  return styles;
 }
 
 }  // namespace
 
 const std::map<std::string, SystemStyle>& system_styles() {
-  static const std::map<std::string, SystemStyle> styles = read_styles();
+  static const std::map<std::string, SystemStyle> styles = [] {
+    std::map<std::string, SystemStyle> all;
+    read_styles(source_folder() + "/plots/systems.json", all);
+    for (const std::string& folder : extra_system_folders())
+      if (const std::string file = folder + "/systems.json"; std::filesystem::exists(file)) read_styles(file, all);
+    return all;
+  }();
   return styles;
 }
 
 SystemStyle system_style(const std::string& system) {
   if (const auto found = system_styles().find(system); found != system_styles().end()) return found->second;
-  const auto known = std::ranges::find(all_systems(), system, &System::name);
+  const System* known = system_called(system);
   static const std::vector<std::vector<double>> dashes = {{}, {5, 2}, {2, 2}, {8, 2, 2, 2}};
   const unsigned sum = std::accumulate(system.begin(), system.end(), 0u,
                                        [](unsigned hash, char c) { return hash * 31 + static_cast<unsigned char>(c); });
-  return {known == all_systems().end() ? system : (*known)->title, "#000000", kMarkers[sum % kMarkers.size()],
+  return {known ? known->title : system, "#000000", kMarkers[sum % kMarkers.size()],
           dashes[sum / kMarkers.size() % dashes.size()]};
 }
 

@@ -8,15 +8,57 @@
 
 namespace sluice {
 
+namespace fs = std::filesystem;
+
+// share/sluice of an installed program; "": it is none.
+static const std::string& installed_folder() {
+  static const std::string folder = [] {
+    std::error_code none;
+    const fs::path share = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share" / "sluice";
+    return fs::is_directory(share / "workloads", none) ? share.string() : std::string();
+  }();
+  return folder;
+}
+
+static bool is_installed() { return !std::getenv("SLUICE_HOME") && !installed_folder().empty(); }
+
 std::string source_folder() {
-  const char* home = std::getenv("SLUICE_HOME");
-  return home ? home : SLUICE_SOURCE_DIR;
+  if (const char* home = std::getenv("SLUICE_HOME")) return home;
+  return is_installed() ? installed_folder() : SLUICE_SOURCE_DIR;
+}
+
+std::string runs_folder() { return is_installed() ? "results/runs" : source_folder() + "/results/runs"; }
+
+std::string cache_folder() {
+  if (!is_installed()) return source_folder() + "/.cache";
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache && *cache) return std::string(cache) + "/sluice";
+  const char* home = std::getenv("HOME");
+  return (home && *home ? std::string(home) : fs::temp_directory_path().string()) + "/.cache/sluice";
+}
+
+std::vector<std::string> extra_system_folders() {
+  std::vector<std::string> folders;
+  const std::string all = SLUICE_EXTRA_SYSTEMS;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find(';', begin), all.size());
+    if (end > begin) folders.push_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
+std::string folder_of_new(const std::string& shipped) {
+  if (is_installed()) return ".";
+  const std::vector<std::string> extra = extra_system_folders();
+  if (shipped == "baselines" && !extra.empty() && !std::getenv("SLUICE_HOME")) return extra.front();
+  return source_folder() + "/" + shipped;
 }
 
 std::vector<std::string> names_of_json_files(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   return names;

@@ -72,7 +72,7 @@ std::string to_text(const ProfileKey& key) {
 
 std::string default_profile_folder() {
   const char* given = std::getenv("SLUICE_PROFILE_CACHE");
-  return given && *given ? given : source_folder() + "/.cache/profiles";
+  return given && *given ? given : cache_folder() + "/profiles";
 }
 
 std::string ProfileStore::file_of(const ProfileKey& key) const {

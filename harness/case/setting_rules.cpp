@@ -23,6 +23,7 @@
 #include "harness/exec/pinning.h"
 #include "harness/model/cluster.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
 
 namespace sluice::setting {
@@ -43,7 +44,10 @@ void read_options(CaseReading& r, const std::string& key) {
     for (const auto& item : options.json().items())
       given[item.first] = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
   }
-  r.c.options = resolve_options(r.system->options, given, r.entry.where(key)).values();
+  if (const std::string system = r.entry.text("system"); system.starts_with(kOrderFromFile))
+    given["file"] = system.substr(kOrderFromFile.size());
+  const Options resolved = resolve_options(r.system->options, given, r.entry.where(key));
+  r.c.options = resolved.values();
   for (const OptionSpec& spec : r.system->options) {
     if (!spec.check_file || r.c.options[spec.name] == spec.default_value) continue;
     try {
@@ -52,14 +56,14 @@ void read_options(CaseReading& r, const std::string& key) {
       throw InputError(r.entry.where(key), "option '" + spec.name + "': " + e.what());
     }
   }
+  if (r.system->made_for) r.made_for = r.system->made_for(resolved);
 }
 
 Json options_json(const RunCase& c) {
   std::map<std::string, std::string> options = c.options;
-  const auto systems = all_systems();
-  const auto system = std::ranges::find(systems, c.system, &System::name);
-  if (system == systems.end()) return options;
-  for (const OptionSpec& spec : (*system)->options)
+  const System* system = system_called(c.system);
+  if (!system) return options;
+  for (const OptionSpec& spec : system->options)
     if (spec.in_digest_unless_default && options.contains(spec.name) && options[spec.name] == spec.default_value)
       options.erase(spec.name);
   return options;
@@ -197,7 +201,9 @@ static void check_peak(const CaseReading& r) {
 }
 
 void fill_ranks(CaseReading& r) {
-  if (!on_wall(r) && !is_this_machine(r.c) && !r.entry.has("ranks"))
+  if (r.made_for)
+    r.c.ranks = r.made_for->ranks;
+  else if (!on_wall(r) && !is_this_machine(r.c) && !r.entry.has("ranks"))
     r.c.ranks = device_count(r.c.cluster, r.entry.where("cluster"));
 }
 
@@ -241,6 +247,13 @@ bool may_have_replicas(const RunCase& c, const System& system) {
 
 void read_stages(CaseReading& r, const std::string& key) {
   const std::string text = r.entry.text(key, ""), where = r.entry.where(key);
+  if (is_layout(text)) {
+    if (r.workload->model.layers.empty())
+      throw InputError(where, "the costs of '" + r.c.workload + "' name no blocks",
+                       "give the first layers of the stages, as in 7,15,22");
+    r.c.first_layers = stages_of_layout(text, r.workload->model, where);
+    return;
+  }
   r.c.first_layers = counts_in(text, where);
   const bool ascend = std::ranges::is_sorted(r.c.first_layers, std::less_equal());
   if (!ascend)
@@ -285,6 +298,10 @@ void fill_batch(CaseReading& r) {
 
 void fill_microbatches(CaseReading& r) {
   const Workload& workload = *r.workload;
+  if (r.made_for) {
+    r.c.microbatches = r.made_for->microbatches;
+    return;
+  }
   if (is_profile_workload(workload)) {  // whose micro-batches have one size
     const std::int64_t one = profiled_micro_batch(r);
     r.c.microbatches = static_cast<int>(std::clamp<std::int64_t>(r.c.batch / one, 1, kMaxCount));
@@ -453,9 +470,7 @@ void read_failure(CaseReading& r, const std::string& key) {
   failure.no_other_keys();
 }
 
-bool failure_happens(const RunCase& c) {
-  return c.train && c.fail_rank >= 0 && c.fail_rank < c.ranks;
-}
+bool failure_happens(const RunCase& c) { return c.train && c.fail_rank >= 0 && c.fail_rank < c.ranks; }
 
 Json failure_json(const RunCase& c) {
   if (c.fail_rank < 0) return {};

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct CaseReading {
   RunCase c = {};
   const System* system = nullptr;
   const Workload* workload = nullptr;
-  bool tuned = false;  // "optimizer": {"learning_rate": "tuned"}
+  std::optional<PipelineSize> made_for = {};  // System::made_for
+  bool tuned = false;                         // "optimizer": {"learning_rate": "tuned"}
 };
 
 struct SettingValue {

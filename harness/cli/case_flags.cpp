@@ -138,12 +138,14 @@ Entry entry_of(const CaseFlags& flags, const Json& defaults) {
 std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
   const std::map<std::string, std::string> given = given_options(flags.set);
   Entry entry = entry_of(flags, defaults);
-  const std::vector<const System*> systems = systems_named(flags.values.at("system"));
+  const std::vector<std::string> names = names_of_systems(flags.values.at("system"));
+  std::vector<const System*> systems;
+  for (const std::string& name : names) systems.push_back(&find_system(name, "--system"));
   if (systems.size() > 1) refuse_undeclared(systems, given);
   std::vector<Entry> entries;
-  for (const System* system : systems) {
-    entry.values["system"] = system->name;
-    entry.values["options"] = systems.size() > 1 ? options_of(*system, given) : given;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    entry.values["system"] = names[k];
+    entry.values["options"] = names.size() > 1 ? options_of(*systems[k], given) : given;
     entries.push_back(entry);
   }
   return entries;

@@ -508,9 +508,15 @@ void add_new(CLI::App& app, Chosen& chosen) {
            "(default: code)")
       ->type_name("NAME");
   c->add_option("--like", a->like, "The workload that a workload's file is to be a copy of")->type_name("NAME");
+  c->add_option("--folder", a->folder,
+                "Where the file goes (default: baselines, workloads/models or workloads/clusters; of a baseline the "
+                "first folder of SLUICE_EXTRA_SYSTEMS that Sluice was built with; of an installed sluice the current "
+                "folder)")
+      ->type_name("FOLDER");
   add_examples(c,
                "  sluice new baseline my_system\n"
                "  sluice new baseline my_system --kind asynchronous\n"
+               "  sluice new baseline my_system --folder ../my_systems      in a repository of your own\n"
                "  sluice new workload my_vit --like fmnist_vit\n"
                "  sluice new cluster my_machines");
 }

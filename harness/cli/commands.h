@@ -137,6 +137,7 @@ int export_command(const ExportArguments& a);
 struct NewArguments {
   std::string what, name, kind;  // kind: of a baseline or workload; "": the first that there is
   std::string like;              // the listed workload that a workload's file is a copy of; "": none
+  std::string folder;            // "": folder_of_new()
 };
 int new_command(const NewArguments& a);
 

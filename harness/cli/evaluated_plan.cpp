@@ -16,6 +16,7 @@
 #include "harness/case/profile_workload.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/timeline_page.h"
+#include "harness/model/pipeline_layout.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
@@ -189,6 +190,18 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
   }
 }
 
+std::string layout_of(const EvaluatedPlan& e) {
+  std::vector<int> first;
+  int next = 0;
+  for (const PlanStage& stage : e.p.pipeline.stages) {
+    if (stage.layers.empty() || stage.layers.front() != next) return "";  // no chain
+    if (next > 0) first.push_back(next);
+    for (const int layer : stage.layers)
+      if (layer != next++) return "";
+  }
+  return first.empty() || is_profile_workload(*e.p.workload) ? "" : layout_of_stages(first, e.p.workload->model);
+}
+
 void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
   const Plan plan = shared_plan(p.plan, group_size(p));
@@ -200,6 +213,7 @@ void print_plan(const EvaluatedPlan& e) {
              p.microbatches_per_update, p.micro_batch, visible(p.costs.source), counted_in(e.c));
   print_stages(p, plan, e.memory);
   fmt::print("\n{}\n", visible_lines(stage_picture(plan, graph)));
+  if (const std::string layout = layout_of(e); !layout.empty()) fmt::print("layout (Megatron-LM): {}\n", layout);
   if (!p.plan.sequence_cut.empty())
     fmt::print("sequences are cut into {} chunks, at {}; in flight are chunks\n", p.plan.sequence.count,
                fmt::join(p.plan.sequence_cut, ", "));

@@ -40,6 +40,9 @@ void print_warnings_of_profile(const RunCase& c);
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);
 
+// Its stages as Megatron-LM's layout (harness/model/pipeline_layout.h), "" where they are none.
+std::string layout_of(const EvaluatedPlan& plan);
+
 // Its stages, of devices that share layers one for all of them.
 PlanDescription description(const EvaluatedPlan& plan);
 

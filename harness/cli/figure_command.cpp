@@ -41,9 +41,7 @@ std::map<std::string, std::string> names_of(const std::vector<std::string>& word
     if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
       throw InputError("--names", "'" + word + "' renames nothing", "write SYSTEM=TEXT, as in one_f_one_b=1F1B");
     std::string key = word.substr(0, equals);
-    const auto known = std::ranges::find_if(
-        all_systems(), [&](const System* system) { return std::ranges::count(system->aliases, key) > 0; });
-    if (known != all_systems().end()) key = (*known)->name;
+    if (const System* system = system_called(key)) key = system->name;
     names[key] = word.substr(equals + 1);
   }
   return names;

@@ -18,10 +18,10 @@ std::map<std::string, std::string> given_options(const std::vector<std::string>&
   return result;
 }
 
-std::vector<const System*> systems_named(const std::string& text) {
-  std::vector<const System*> result;
-  const auto add = [&](const System* system) {
-    if (std::ranges::count(result, system) == 0) result.push_back(system);
+std::vector<std::string> names_of_systems(const std::string& text) {
+  std::vector<std::string> result;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::count(result, name) == 0) result.push_back(name);
   };
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -29,10 +29,22 @@ std::vector<const System*> systems_named(const std::string& text) {
     begin = end + 1;
     if (name == "*" || name == "*asynchronous") {
       for (const System* system : all_systems())
-        if (name == "*" || !system->synchronous) add(system);
+        if (name == "*" || !system->synchronous) add(system->name);
     } else {
-      add(&find_system(name, "--system"));
+      const System& system = find_system(name, "--system");
+      add(name.starts_with(kOrderFromFile) ? name : system.name);
     }
+  }
+  return result;
+}
+
+std::vector<const System*> systems_named(const std::string& text) {
+  std::vector<const System*> result;
+  for (const std::string& name : names_of_systems(text)) {
+    if (name.starts_with(kOrderFromFile))
+      throw InputError("--system", "'" + name + "' is an order of one size",
+                       "run it with sluice run or plan, or look at it with sluice schedule --from");
+    result.push_back(&find_system(name, "--system"));
   }
   return result;
 }

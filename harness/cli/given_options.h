@@ -9,7 +9,10 @@
 
 namespace sluice {
 
-// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once. Throws InputError.
+// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once, by their names or as
+// "file:order.csv". Throws InputError.
+std::vector<std::string> names_of_systems(const std::string& text);
+// Throws InputError for "file:...", too.
 std::vector<const System*> systems_named(const std::string& text);
 
 // The part of `given` that `system` declares, for systems that are given together.

@@ -33,7 +33,7 @@ std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescript
   if (sweep.cases.empty())
     throw InputError("--add", "the sweep '" + board.sweep + "' has no case of '" + system + "'",
                      "sluice list systems names those that train");
-  const std::string out = a.out.empty() ? source_folder() + "/results/runs/leaderboard-" + system + ".jsonl" : a.out;
+  const std::string out = a.out.empty() ? runs_folder() + "/leaderboard-" + system + ".jsonl" : a.out;
   handle_signals();
   ProfileStore profiles(default_profile_folder());
   const SweepOptions options{out, a.resume, parse_progress(a.progress), "", 0, std::nullopt};

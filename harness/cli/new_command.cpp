@@ -56,6 +56,26 @@ void write(const std::string& file, const std::string& text, const std::string& 
   fmt::print("wrote {}\n{}\n", std::filesystem::relative(file).string(), next);
 }
 
+std::string folder_for(const NewArguments& a, const std::string& shipped) {
+  return a.folder.empty() ? folder_of_new(shipped) : a.folder;
+}
+
+// By its name in the folder where Sluice looks for such files, or else by its path.
+std::string known_as(const NewArguments& a, const std::string& file) {
+  return file.starts_with(source_folder() + "/") ? a.name : file;
+}
+
+// After a new file of a system: of which folders CMake knows, it has only to be built.
+std::string how_to_build(const std::string& folder) {
+  std::vector<std::string> known = extra_system_folders();
+  known.push_back(source_folder() + "/baselines");
+  std::error_code none;
+  const auto same = [&](const std::string& other) { return std::filesystem::equivalent(folder, other, none); };
+  if (std::ranges::any_of(known, same)) return "build again";
+  const std::filesystem::path path = std::filesystem::weakly_canonical(folder, none);
+  return fmt::format("configure Sluice with -DSLUICE_EXTRA_SYSTEMS={} and build it", path.string());
+}
+
 int new_baseline(const NewArguments& a) {
   const auto& templates = baseline_templates();
   std::vector<std::string> kinds;
@@ -64,10 +84,12 @@ int new_baseline(const NewArguments& a) {
   const auto chosen = std::ranges::find(templates, wanted, &BaselineTemplate::kind);
   if (chosen == templates.end()) throw InputError("--kind", "unknown kind '" + wanted + "'", suggestion(wanted, kinds));
   for (const System* system : all_systems())
-    if (system->name == a.name || std::ranges::count(system->aliases, a.name) > 0)
+    if (system->is_called(a.name))
       throw InputError("new", "there is a system '" + a.name + "' already");
-  write(source_folder() + "/baselines/" + a.name + ".cpp", fmt::format(fmt::runtime(chosen->text), a.name),
-        fmt::format("build again, then: sluice check {0} && sluice schedule --system {0} --text", a.name));
+  const std::string folder = folder_for(a, "baselines");
+  write(
+      folder + "/" + a.name + ".cpp", fmt::format(fmt::runtime(chosen->text), a.name),
+      fmt::format("{0}, then: sluice check {1} && sluice schedule --system {1} --text", how_to_build(folder), a.name));
   return 0;
 }
 
@@ -97,11 +119,15 @@ int new_workload(const NewArguments& a) {
     throw InputError("--kind", "unknown kind '" + kind + "'", suggestion(kind, kinds));
   if (kind == "code" && !a.like.empty()) throw InputError("--like", "goes with --kind file", "leave --kind out");
   if (kind == "file") {
-    write(source_folder() + "/workloads/models/" + a.name + ".json",
-          file_text(a.like.empty() ? small_workload(a.name) : find_workload(a.like, "--like")),
-          fmt::format("it is there at once: sluice list {0} && sluice run --system 1f1b --workload {0}", a.name));
+    const std::string file = folder_for(a, "workloads/models") + "/" + a.name + ".json";
+    write(file, file_text(a.like.empty() ? small_workload(a.name) : find_workload(a.like, "--like")),
+          fmt::format("it is there at once: sluice list {0} && sluice run --system 1f1b --workload {0}",
+                      known_as(a, file)));
     return 0;
   }
+  if (folder_for(a, "workloads/models") != source_folder() + "/workloads/models")
+    throw InputError("new", "a workload in C++ is built with Sluice, in a checkout's workloads/models",
+                     "use --kind file, or a checkout without --folder");
   write(source_folder() + "/workloads/models/" + a.name + "_workload.cpp",
         fmt::format(fmt::runtime(kWorkloadTemplate), a.name),
         fmt::format("build again, then: sluice list {0} && sluice run --system 1f1b --workload {0}", a.name));
@@ -110,11 +136,11 @@ int new_workload(const NewArguments& a) {
 
 int new_cluster(const NewArguments& a) {
   if (a.name == "flat") throw InputError("new", "flat:N is a cluster without a file", "choose another name");
-  const std::string folder = source_folder() + "/workloads/clusters";
-  if (std::ranges::count(listed_clusters(folder), a.name) > 0)
+  if (std::ranges::count(listed_clusters(source_folder() + "/workloads/clusters"), a.name) > 0)
     throw InputError("new", "there is a cluster '" + a.name + "' already");
-  write(folder + "/" + a.name + ".json", fmt::format(fmt::runtime(kClusterTemplate), a.name),
-        fmt::format("it is there at once: sluice plan --system 1f1b --workload vgg16 --cluster {}", a.name));
+  const std::string file = folder_for(a, "workloads/clusters") + "/" + a.name + ".json";
+  write(file, fmt::format(fmt::runtime(kClusterTemplate), a.name),
+        fmt::format("it is there at once: sluice plan --system 1f1b --workload vgg16 --cluster {}", known_as(a, file)));
   return 0;
 }
 

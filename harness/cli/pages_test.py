@@ -57,13 +57,16 @@ def main():
                 snippets += text.replace("my_system =", f"my_system_{seen['cpp']} =")
             else:
                 for line in text.splitlines():
-                    command = line.split("#")[0].split()
+                    words, _, output = line.split("#")[0].partition(" > ")
+                    command = words.split()
                     if command[0] != "sluice":
                         sys.exit(f"the page runs '{line}'")
                     run = subprocess.run([sluice, *command[1:]], cwd=folder, env=environment, capture_output=True,
                                          text=True, timeout=250)
                     if run.returncode != 0:
                         fail(line, run)
+                    if output:
+                        open(f"{folder}/{output.strip()}", "w").write(run.stdout)
         if min(seen.values()) == 0:
             sys.exit(f"blocks of the page: {seen}")
         open(f"{folder}/snippets.cpp", "w").write(INCLUDES + snippets + "}\n")

@@ -71,7 +71,9 @@ int plan_command(const PlanArguments& a) {
   if (a.csv) {
     fmt::print("{}", plan_table(e));
   } else if (a.json) {
-    fmt::print("{}\n", to_json(description(e)).dump(2));
+    Json document = to_json(description(e));
+    if (const std::string layout = layout_of(e); !layout.empty()) document["layout"] = layout;
+    fmt::print("{}\n", document.dump(2));
     print_modules_left_out(e);
   } else {
     print_plan(e);

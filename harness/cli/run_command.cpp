@@ -209,7 +209,7 @@ static int jobs_of(const RunArguments& a) {
 static std::vector<Record> earlier_records(const std::string& out) {
   std::set<std::string> files;
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/results/runs", none))
+  for (const auto& entry : std::filesystem::directory_iterator(runs_folder(), none))
     if (entry.path().extension() == ".jsonl") files.insert(std::filesystem::absolute(entry.path()).string());
   if (std::filesystem::is_regular_file(out)) files.insert(std::filesystem::absolute(out).string());
   std::vector<Record> records;
@@ -264,7 +264,7 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
 int run_command(const RunArguments& a) {
   Sweep sweep;
   const std::unique_ptr<Job> job = job_for(a, sweep);
-  const std::string out = a.out.empty() ? source_folder() + "/results/runs/" + sweep.name + ".jsonl" : a.out;
+  const std::string out = a.out.empty() ? runs_folder() + "/" + sweep.name + ".jsonl" : a.out;
   if (a.dry_run) return dry_run(a, sweep, out);
   handle_signals();
   if (!job)  // the processes of a job end together

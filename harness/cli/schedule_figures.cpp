@@ -104,39 +104,8 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   return order;
 }
 
-// Whether the only fault of a table is that of PyTorch 2.15's for Schedule1F1B: on the last rank, F of micro-batch
-// j + 1 stands where F of j belongs.
-static bool is_pytorchs_1f1b(const OrderFromTable& table) {
-  Schedule mended = table.schedule;
-  for (Op& op : mended.ranks.back()) {
-    if (op.kind != OpKind::forward) continue;
-    if (op.micro.value == 0) return false;
-    op.micro = Micro(op.micro.value - 1);
-  }
-  mended.microbatches -= 1;
-  return check(mended, table.graph, table.placement).empty();
-}
-
 OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of) {
-  OrderFromTable table = read_pytorch_table(read_text_file(file), file);
-  const std::vector<Violation>& faults = table.faults;
-  if (!faults.empty()) {
-    constexpr std::size_t shown = 5;
-    std::string text = faults.size() == 1 ? "1 fault" : std::to_string(faults.size()) + " faults";
-    for (std::size_t i = 0; i < std::min(shown, faults.size()); ++i) text += (i == 0 ? ": " : "; ") + faults[i].text;
-    if (faults.size() > shown) text += "; and so on";
-    if (is_pytorchs_1f1b(table))
-      throw InputError(file,
-                       text +
-                           "; this is a fault of PyTorch: the table that it makes for Schedule1F1B numbers the "
-                           "forwards of the last rank from 1, and the class itself runs them from 0",
-                       "make the table with sluice schedule -s 1f1b --csv");
-    throw InputError(file, text,
-                     table.messages_out_of_order
-                         ? "without its sends and receives, sluice schedule --from FILE --csv --messages "
-                           "writes the table with them in an order that ends"
-                         : "");
-  }
+  OrderFromTable table = read_valid_table(file);
   OrderOfOps order{.name = file};
   order.latency = costs.latency;
   const auto ranks = table.schedule.ranks.size(), stages = table.graph.size();

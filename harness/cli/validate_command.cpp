@@ -65,7 +65,7 @@ int validate_command(const ValidateArguments& a) {
       return 0;
     }
     handle_signals();
-    const std::string out = a.out.empty() ? source_folder() + "/results/runs/validation.jsonl" : a.out;
+    const std::string out = a.out.empty() ? runs_folder() + "/validation.jsonl" : a.out;
     if (std::filesystem::exists(out))
       throw InputError("--out", "'" + out + "' exists", "choose another file, or look at it with --records");
     const ValidateResult result =

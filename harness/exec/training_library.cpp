@@ -22,7 +22,9 @@ TrainingLibrary register_training_library(const TrainingLibrary& library) {
 
 std::string training_library_path() {
   std::error_code none;
-  return (std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "libsluice_training.so").string();
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+  const auto installed = folder.parent_path() / "lib" / "sluice" / "libsluice_training.so";
+  return (std::filesystem::exists(installed, none) ? installed : folder / "libsluice_training.so").string();
 }
 
 #ifdef SLUICE_TORCH_VERSION
@@ -35,9 +37,8 @@ static const TrainingLibrary& training_library() {
     return std::string(::dlerror());
   }();
   if (registered) return *registered;
-  throw InputError(
-      "", "training needs libsluice_training.so in the folder of the program, which cannot be opened: " + error,
-      "build it again: cmake --build build");
+  throw InputError("", "training needs libsluice_training.so, which cannot be opened: " + error,
+                   "build or install sluice again");
 }
 #else
 std::string torch_version() { return "none"; }

@@ -1,5 +1,5 @@
 // What needs LibTorch, behind one table of functions, so that programs which do not train never load LibTorch (1.3 GB).
-// `sluice` opens libsluice_training.so, which lies in its own folder, when one of these functions is first called; test
+// `sluice` opens libsluice_training.so, which lies in its own folder or in ../lib/sluice, when one of these functions is first called; test
 // programs that train and sluice-cuda have the same object file linked in (torch/library/register_training.cpp).
 #pragma once
 
@@ -29,7 +29,7 @@ struct TrainingLibrary {
 // was there before; an empty one means that there is none.
 TrainingLibrary register_training_library(const TrainingLibrary& library);
 
-// Where `sluice` looks for the library: in the program's own folder.
+// Where `sluice` looks for the library: ../lib/sluice of the program's folder, if it is there, or else that folder.
 std::string training_library_path();
 
 }  // namespace sluice

@@ -26,9 +26,8 @@ std::vector<std::pair<std::size_t, std::size_t>> numbers_in(const std::string& n
   return result;
 }
 
-// `copies` blocks of `size` layers from `begin` on, the first one numbered `number`.
-struct Run {
-  int begin = 0, size = 0, copies = 0, number = 0;
+struct Run : RepeatedBlocks {
+  int number = 0;  // in the names of the first block
   int saved() const { return (copies - 1) * size; }
 };
 
@@ -53,6 +52,16 @@ class Folder {
     return result;
   }
 
+  RepeatedBlocks longest() const {
+    Run longest;
+    for (int l = 0; l < count();) {
+      const Run run = best_run(l);
+      if (run.copies >= kMinCopies && run.saved() > longest.saved()) longest = run;
+      l += std::max(1, run.copies * run.size);
+    }
+    return longest;
+  }
+
  private:
   int count() const { return static_cast<int>(model_.layers.size()); }
   const LayerSpec& layer(int l) const { return model_.layers[l]; }
@@ -62,7 +71,7 @@ class Folder {
     for (const auto& [at, length] : numbers_in(layer(begin).name)) {
       const int number = std::stoi(layer(begin).name.substr(at, length));
       for (int size = 1; size <= std::min(kMaxBlock, (count() - begin) / kMinCopies); ++size) {
-        Run run{begin, size, 1, number};
+        Run run{{begin, size, 1}, number};
         if (!is_block(run)) continue;
         while (begin + (run.copies + 1) * size <= count() && is_copy(run, run.copies)) ++run.copies;
         if (run.copies >= kMinCopies && run.saved() > best.saved()) best = run;
@@ -134,5 +143,7 @@ class Folder {
 }  // namespace
 
 Json folded_layers(const ModelGraph& model) { return Folder(model).layers(); }
+
+RepeatedBlocks repeated_blocks(const ModelGraph& model) { return Folder(model).longest(); }
 
 }  // namespace sluice

@@ -11,4 +11,11 @@ class Json;
 // equal up to the number in their names. model_from_json() makes the same model of it.
 Json folded_layers(const ModelGraph& model);
 
+// `copies` equal blocks of `size` layers each, from layer `begin` on.
+struct RepeatedBlocks {
+  int begin = 0, size = 0, copies = 0;
+};
+// The run that shortens the list of layers most, such as a transformer's blocks; no copies: nothing repeats.
+RepeatedBlocks repeated_blocks(const ModelGraph& model);
+
 }  // namespace sluice

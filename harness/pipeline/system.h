@@ -4,6 +4,7 @@
 // `extern const System NAME`; CMake makes the table.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -130,6 +132,11 @@ struct Adaptation {
   Seconds pause{};
 };
 
+struct PipelineSize {
+  int ranks;
+  int microbatches;  // of one update
+};
+
 struct System {
   std::string name;  // the file's name
   std::vector<std::string> aliases = {};
@@ -178,15 +185,28 @@ struct System {
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
   // Which stashes wait in the host's memory under its schedule; none: all stay on the device.
   Offload (*offload)(const ScheduleProblem&, const Schedule&, const Options&) = nullptr;
+  // Of an order that exists for one size only: that size, which a case has unless it says another; none: any.
+  PipelineSize (*made_for)(const Options&) = nullptr;
+
+  bool is_called(const std::string& text) const { return text == name || std::ranges::count(aliases, text) > 0; }
 };
 
 inline int stages_per_rank(const System& system, const Options& options) {
   return system.chunks ? system.chunks(options) : 1;
 }
 
-std::span<const System* const> all_systems();  // generated; in order of file names
-// By name or alias. Throws InputError with a suggestion.
-const System& find_system(const std::string& name, const std::string& where);
+// `systems`. Throws InputError where two of them have one name or alias.
+std::vector<const System*> with_names_of_their_own(std::vector<const System*> systems);
+
+// The table of this build, which CMake makes from file names, in their order: baselines/, systems/, then the folders of
+// SLUICE_EXTRA_SYSTEMS. Throws as with_names_of_their_own().
+std::span<const System* const> all_systems();
+std::span<const System* const> shipped_systems();  // those of baselines/ and systems/
+// "file:order.csv" is the system order_file (baselines/order_file) with this file. It is in no table.
+constexpr std::string_view kOrderFromFile = "file:";
+// By name, alias or as "file:..."; null: not in this build.
+const System* system_called(const std::string& name);
+const System& find_system(const std::string& name, const std::string& where);  // throws InputError with a suggestion
 
 // The schedule that has no op yet.
 Schedule empty_schedule(const ScheduleProblem& problem);

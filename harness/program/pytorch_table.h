@@ -47,4 +47,7 @@ struct OrderFromTable {
 // Throws InputError with file, line and cell: no action, a stage on two ranks, a stage that no rank has.
 OrderFromTable read_pytorch_table(const std::string& text, const std::string& file);
 
+// The table of a file, without faults. Throws InputError with its first faults, and where the file cannot be read.
+OrderFromTable read_valid_table(const std::string& file);
+
 }  // namespace sluice

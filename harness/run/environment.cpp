@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -15,21 +16,29 @@
 
 namespace sluice {
 
-// Of the checkout, or of the one that a bundle was made from (exec/torch/cuda/bundle writes the file); "unknown" where
-// there is neither, or git does not answer.
-static std::string commit_name() {
-  std::string text;
-  if (std::ifstream of_bundle(source_folder() + "/commit"); of_bundle) {
-    std::getline(of_bundle, text);
-  } else {
-    // Without the variables by which a hook of another repository would name that one.
-    const ProgramEnd end = run_program({"env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git",
-                                        "-C", source_folder(), "describe", "--always", "--dirty"},
-                                       {.limit = Seconds(5)});
-    if (end.ok()) text = end.output;
-  }
+// Of the checkout that a folder lies in; "unknown" where there is none, or git does not answer.
+static std::string commit_of(const std::string& folder) {
+  // Without the variables by which a hook of another repository would name that one.
+  const ProgramEnd end = run_program({"env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "git",
+                                      "-C", folder, "describe", "--always", "--dirty"},
+                                     {.limit = Seconds(5)});
+  std::string text = end.ok() ? end.output : "";
   while (text.ends_with('\n')) text.pop_back();
   return text.empty() ? "unknown" : text;
+}
+
+// Of the checkout; a bundle (exec/torch/cuda/bundle) and an installation (harness/install) have it in a file. Then those
+// of the folders of systems that are not part of it: "c4418f5+my_systems@1a2b3c4".
+static std::string commit_name() {
+  std::string text;
+  if (std::ifstream in_file(source_folder() + "/commit"); in_file)
+    std::getline(in_file, text);
+  else
+    text = commit_of(source_folder());
+  if (text.empty()) text = "unknown";
+  for (const std::string& folder : extra_system_folders())
+    text += "+" + std::filesystem::path(folder).filename().string() + "@" + commit_of(folder);
+  return text;
 }
 
 static std::string cpu_name() {

@@ -64,6 +64,21 @@ class RunCaseTest : public ::testing::Test {
 
 // With links this slow Piper takes one of the four devices; it is compared with what others make of
 // four all the same.
+TEST_F(RunCaseTest, AnOrderFromAFileTrainsAsTheSystemWhoseOrderItIs) {
+  const std::string file = folder_ + "/order.csv";
+  std::ofstream(file) << "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  const Json common = {{"ranks", 2}, {"microbatches", 2}, {"epochs", 1}};
+  for (const char* clock : {"virtual", "wall"}) {
+    Json given = common, published = common;
+    given.update({{"system", "file:" + file}, {"clock", clock}});
+    published.update({{"system", "one_f_one_b"}, {"clock", clock}});
+    const Record a = run(given), b = run(published);
+    ASSERT_EQ(a.outcome, RecordOutcome::ok) << a.reason;
+    ASSERT_EQ(a.curve.size(), b.curve.size());
+    for (std::size_t k = 0; k < b.curve.size(); ++k) EXPECT_EQ(a.curve[k].loss, b.curve[k].loss) << clock << k;
+  }
+}
+
 TEST_F(RunCaseTest, DevicesThatAPlannerLeavesIdleCountAsGiven) {
   const Json slow = {{"cluster", "flat:4,bandwidth=1MiB/s"}, {"costs", "analytic"}};
   Json piper = slow, one = slow;

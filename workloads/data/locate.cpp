@@ -1,13 +1,12 @@
 #include "workloads/data/locate.h"
 
-#include <sluice_build.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/base/source_folder.h"
 #include "workloads/data/cifar10.h"
 #include "workloads/data/idx.h"
 #include "workloads/data/language.h"
@@ -114,8 +113,7 @@ DataSplit load_dataset(const std::string& name_or_folder, const TextLimits& limi
     throw InputError("data set", "unknown data set '" + name_or_folder + "'", suggestion(name_or_folder, known));
   std::vector<std::string> places;
   if (const char* data = std::getenv("SLUICE_DATA")) places.push_back(std::string(data) + "/" + name_or_folder);
-  const char* home = std::getenv("SLUICE_HOME");
-  places.push_back(std::string(home ? home : SLUICE_SOURCE_DIR) + "/.data/" + name_or_folder);
+  places.push_back(source_folder() + "/.data/" + name_or_folder);
   places.push_back("/usr/share/datasets/" + name_or_folder);
   for (const std::string& place : places)  // an empty folder does not hide the next place
     if (format_of(place) != Format::none) return read_folder(place, name_or_folder, limits);

@@ -27,6 +27,7 @@
 #include "harness/model/cost_graph.h"
 #include "harness/model/kernel_times.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
 #include "harness/plan/forest.h"
 #include "harness/program/check_schedule.h"
@@ -39,6 +40,7 @@
 #include "workloads/data/language.h"
 #include "workloads/data/sentiment.h"
 #include "workloads/data/translation.h"
+#include "workloads/models/registry.h"
 #include "workloads/models/workload_file.h"
 #include "workloads/profiles/operator_profile.h"
 #include "workloads/profiles/profile.h"
@@ -268,6 +270,8 @@ void read_quantities(std::string_view bytes, const std::string&) {
   tried([&] { Throttle::parse(text, kDevices, "fuzz"); });
   tried([&] { parse_slowdowns(text, kDevices, "fuzz"); });
   parse_seconds(text, "fuzz");
+  static const ModelGraph model = find_workload("gpt_tiny").model;
+  tried([&] { stages_of_layout(text, model, "fuzz"); });
 }
 
 }  // namespace
