@@ -209,7 +209,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
-               "  sluice schedule -s 1f1b,gpipe --microbatch-sizes 3,1,3,1,3,1,3,1 --costs 1/1/1\n"
+               "  sluice schedule -s 1f1b,dynapipe --microbatch-sizes 3,1,3,1,3,1,3,1 --costs 1/1/1\n"
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
                "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"
