@@ -262,7 +262,7 @@ bool cuts_by_its_own_objective(const RunCase& c, const System& system) {
 }
 
 bool updates_after_every_micro_batch(const RunCase& c, const System& system) {
-  return !system.synchronous && !system.accumulates && !infers(c);
+  return !system.synchronous && !system.accumulates && !infers(c) && c.microbatch_sizes.empty();
 }
 
 void check_tensor(CaseReading& r) {

@@ -66,7 +66,8 @@ Json stages_json(const RunCase& c);  // null: not given
 bool cuts_may_count_messages(const RunCase& c, const System& system);
 // Whether the system's planner weighs cuts in a way of its own.
 bool cuts_by_its_own_objective(const RunCase& c, const System& system);
-// Whether it is a training by a system that updates without a flush and does not accumulate gradients.
+// Whether it is a training by a system that updates without a flush and does not accumulate gradients. Not so where
+// micro-batches have sizes of their own, which such a system rejects.
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
 void check_tensor(CaseReading& r);
