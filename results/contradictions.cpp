@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/base/visible_text.h"
 #include "harness/pipeline/plan.h"
 
@@ -53,9 +54,25 @@ Finding warmup_is_a_part_of_the_steps(const Record& r) {
   return fmt::format("{} of {} steps are warm-up", r.warmup_steps, r.step_seconds.size());
 }
 
+// Of a step whose micro-batches have the samples of a list: the plan is for the largest.
+Finding sizes_disagree(const Record& r, const std::string& list) {
+  const std::optional<Json> json = Json::parse_if_json(list);
+  std::vector<std::int64_t> sizes;
+  if (json && json->is_array())
+    for (const Json& size : *json) sizes.push_back(size.is_number_integer() ? size.get<std::int64_t>() : 0);
+  const auto sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const bool agree = std::ssize(sizes) == r.microbatches && sum == r.samples_per_step && !sizes.empty() &&
+                     std::ranges::max(sizes) == r.plan->micro_batch;
+  return agree ? ""
+               : fmt::format("{} samples in {} micro-batches of {}, at most {}", r.samples_per_step, r.microbatches,
+                             list, r.plan->micro_batch);
+}
+
 Finding a_step_has_the_plans_micro_batches(const Record& r) {
   if (!r.plan) return "";
   const std::int64_t micros = std::max(r.microbatches, 1);
+  if (const auto sizes = r.options.find("microbatch_sizes"); sizes != r.options.end())
+    return sizes_disagree(r, sizes->second);
   if (r.samples_per_step % micros == 0 && r.samples_per_step / micros == r.plan->micro_batch) return "";
   return fmt::format("{} samples in {} micro-batches of {}", r.samples_per_step, r.microbatches, r.plan->micro_batch);
 }

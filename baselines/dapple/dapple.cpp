@@ -64,6 +64,7 @@ const System dapple = {
                      {{"placement policies", WrittenFrom::code}},
                      "Replicas take whole micro-batches in turn, where the paper splits each micro-batch."},
     .synchronous = true,
+    .one_size_only = "its planner's objective is for micro-batches of one size",
     .options =
         {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
          rank_option(),

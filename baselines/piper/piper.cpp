@@ -72,6 +72,7 @@ const System piper = {
                      {{"knapsack=exact", WrittenFrom::ours}},
                      "knapsack=exact, and recomputation for layers without published variants, are ours."},
     .synchronous = true,
+    .one_size_only = "its planner's objective is for micro-batches of one size",
     .options = {{"knapsack",
                  "greedy",
                  "choice of variants where memory is short: greedy (the authors') or exact",

@@ -74,8 +74,9 @@ struct RunCase {
   std::vector<int> first_layers;  // of the stages from the second on, where they are given; empty: the system cuts
   Cuts cuts = Cuts::messages;     // compute wherever no message has a cost that a cut could avoid
   int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
-  std::int64_t batch = 0;  // samples per update
-  int microbatches = 0;    // per update (asynchronous systems: 1, a whole batch at a time)
+  std::int64_t batch = 0;                      // samples per update
+  int microbatches = 0;                        // per update (asynchronous systems: 1, a whole batch at a time)
+  std::vector<std::int64_t> microbatch_sizes;  // samples of each, where they differ; empty: all have the same
   // micro_batch: `batch` is already divided, it holds what an update sees.
   UpdateAfter update = UpdateAfter::batch;
   int queue = 4;  // inference: micro-batches that may wait between two stages (RunPolicy::queue)

@@ -62,6 +62,7 @@ ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch)
   problem.epoch = epoch;
   problem.order = p.order;
   problem.sequence_chunks = plan.sequence.count;
+  if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, p.replicas.count);
   if (std::ranges::any_of(plan.stages, &PlanStage::recompute))
     for (const PlanStage& stage : plan.stages) problem.recompute.push_back(stage.recompute);
   if (p.system->offload && !p.inference) problem.host_copies = host_copies_of(plan, planned_costs(p), p.cluster);
@@ -140,6 +141,7 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
                           {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()},
                           offload_of(p, problem, one));
   program.tensor = group_size(p);
+  program.sizes = p.sizes;
   return checked(std::move(program));
 }
 

@@ -4,15 +4,26 @@
 
 namespace sluice {
 
+// Of training, with the costs of micro-batches of one size.
+static std::vector<StageMemory> memory_of_size(const Prepared& p, const CostGraph& costs,
+                                               const OptimizerSpec& optimizer, const WeightRule& rule) {
+  const ModelGraph& model = running_model(p);
+  if (model.layers.empty()) return stage_memory(costs, p.plan, optimizer);
+  std::vector<StageMemory> stages = stage_memory(model, p.plan, costs.micro_batch, optimizer, rule, p.storage);
+  add_temporaries(stages, p.plan, costs);
+  return stages;
+}
+
 std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& optimizer, const WeightRule& rule) {
   const ModelGraph& model = running_model(p);
   if (p.inference)
     return model.layers.empty() ? inference_memory(p.costs, p.plan, p.queue)
                                 : inference_memory(model, p.plan, p.micro_batch, p.queue, p.storage);
-  std::vector<StageMemory> stages = model.layers.empty()
-                                        ? stage_memory(p.costs, p.plan, optimizer)
-                                        : stage_memory(model, p.plan, p.micro_batch, optimizer, rule, p.storage);
-  if (!model.layers.empty()) add_temporaries(stages, p.plan, p.costs);
+  std::vector<StageMemory> stages = memory_of_size(p, p.costs, optimizer, rule);
+  for (const CostGraph& costs : p.size_costs) {
+    const std::vector<StageMemory> of_size = memory_of_size(p, costs, optimizer, rule);
+    for (std::size_t s = 0; s < stages.size(); ++s) stages[s].of_size.push_back(of_size[s]);
+  }
   if (p.batched_weight_gradients)
     for (StageMemory& stage : stages) {
       stage.batched_micros = std::max(1, p.microbatches_per_update / p.replicas.count);

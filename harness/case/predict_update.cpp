@@ -22,6 +22,8 @@ static bool repeats_one_update(const Prepared& p) { return p.system->synchronous
 Costs costs_of(const Prepared& p) {
   Costs costs = costs_of(p.plan, p.costs, p.cluster, p.gradient_bucket);
   costs.batched_weight_gradients = p.batched_weight_gradients;
+  for (const CostGraph& of_size : p.size_costs)
+    costs.of_size.push_back(costs_of(p.plan, of_size, p.cluster, p.gradient_bucket));
   return costs;
 }
 

@@ -16,6 +16,7 @@
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/size_rules.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/case/tensor_rules.h"
 #include "harness/case/this_machine.h"
@@ -24,6 +25,12 @@
 #include "harness/plan/make_plan.h"
 
 namespace sluice {
+
+std::string microbatches_text(const Prepared& p) {
+  const std::string largest = std::to_string(p.micro_batch);
+  return std::to_string(p.microbatches_per_update) + " x " +
+         (p.sizes.differ() ? std::to_string(p.sizes.distinct().front()) + " to " + largest : largest);
+}
 
 // How the costs of a part of a layer relate to the whole layer's.
 static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
@@ -62,7 +69,7 @@ static void set_costs(Prepared& p, CostGraph costs) {
 // The costs of micro-batches of another size than the case's, for plans whose stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   if (!is_cost_file(c.costs) && !profile_workload(c.workload, c.costs)) return case_costs(p, c, micro_batch);
-  return grouped_costs(p.costs, int_of(micro_batch / p.micro_batch, "micro-batch", 1));  // a file has one size only
+  return in_proportion(p.costs, micro_batch);  // a file has one size only
 }
 
 // A plan of a system that accumulates gradients may take micro-batches of another size than the case.
@@ -131,6 +138,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   p.order = planned.order;
   const ModelGraph& model = planned_model(p);
   if (!model.layers.empty()) require_ties_within_stages(model, stage_of_layers(p.pipeline, model.layers.size()));
+  if (p.sizes.differ()) require_sizes_possible(p.pipeline, *p.system);
   cut_sequences(*p.workload, p.system->name, p.pipeline, p.costs);
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",
@@ -196,6 +204,7 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   Problem problem{planned_costs(p),          p.cluster, c.ranks / replicas / group_size(p), c.batch / replicas,
                   c.microbatches / replicas, {}};
   problem.inference = p.inference;
+  if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, replicas);
   problem.first_layers = c.first_layers;
   problem.cuts_count_messages = c.cuts == Cuts::messages;
   problem.simulate = [&p, &c](const PlannedPipeline& planned) { return simulated_seconds(p, c, planned); };
@@ -230,7 +239,11 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.options = resolve_options(p.system->options, c.options, "options");
   p.cluster = is_this_machine(c) ? this_machine(c) : load_cluster(c.cluster, source_folder() + "/workloads/clusters");
   p.microbatches_per_update = c.microbatches;
-  p.micro_batch = c.batch / c.microbatches;
+  if (!c.microbatch_sizes.empty()) {
+    require_sizes_possible(c, *p.system);
+    p.sizes = MicrobatchSizes(c.microbatch_sizes);
+  }
+  p.micro_batch = p.sizes.differ() ? p.sizes.distinct().back() : c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
   p.interference = load_interference(c.interference, static_cast<int>(p.cluster.devices.size()), "interference");
   p.inference = c.task == Task::inference;
@@ -244,6 +257,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));
   }
   set_costs(p, case_costs(p, c, p.micro_batch));
+  for (const std::int64_t size : p.sizes.distinct()) p.size_costs.push_back(costs_at(p, c, size));
   refuse_inference(p);
   const Problem problem = problem_of(p, c);
   const auto search_begin = std::chrono::steady_clock::now();

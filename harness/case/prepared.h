@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "harness/case/choices.h"
 #include "harness/model/interference.h"
@@ -32,7 +33,9 @@ struct Prepared {
   RankMap ranks;
   StageGraph graph;
   double planning_seconds = 0;
-  std::int64_t micro_batch = 1;  // samples
+  std::int64_t micro_batch = 1;  // samples; of the largest, where sizes differ
+  MicrobatchSizes sizes;
+  std::vector<CostGraph> size_costs;  // of each of sizes.distinct()
   int microbatches_per_update = 1;
   RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
@@ -52,6 +55,13 @@ inline const ModelGraph& running_model(const Prepared& p) { return p.tensor ? p.
 // What planners and orders are made for: of groups that share layers, one device of each.
 inline const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }
 inline const CostGraph& planned_costs(const Prepared& p) { return p.tensor ? p.member_costs : p.costs; }
+
+inline std::int64_t samples_per_update(const Prepared& p) {
+  return p.sizes.differ() ? p.sizes.batch() : p.micro_batch * p.microbatches_per_update;
+}
+
+// "4 x 8" micro-batches and samples, "4 x 2 to 3".
+std::string microbatches_text(const Prepared& p);
 
 inline int group_size(const Prepared& p) { return p.tensor ? p.tensor->degree : 1; }  // devices that share layers
 

@@ -275,7 +275,7 @@ bool cuts_by_its_own_objective(const RunCase& c, const System& system) {
 }
 
 bool updates_after_every_micro_batch(const RunCase& c, const System& system) {
-  return !system.synchronous && !system.accumulates && !infers(c);
+  return !system.synchronous && !system.accumulates && !infers(c) && c.microbatch_sizes.empty();
 }
 
 void check_tensor(CaseReading& r) {
@@ -286,7 +286,23 @@ void check_tensor(CaseReading& r) {
 // Samples in a micro-batch of a published profile, which has them in one size.
 static std::int64_t profiled_micro_batch(const CaseReading& r) { return r.workload->batch / r.workload->microbatches; }
 
+void read_microbatch_sizes(CaseReading& r, const std::string& key) {
+  if (!r.entry.has(key)) return;
+  r.c.microbatch_sizes = r.entry.integers<std::int64_t>(key, 1, kMaxSamples);
+  if (r.c.microbatch_sizes.empty()) r.entry.fail(key, "is an empty list", "give the samples of each, as in 3,3,2,2");
+}
+
+Json microbatch_sizes_json(const RunCase& c) { return c.microbatch_sizes.empty() ? Json() : Json(c.microbatch_sizes); }
+
+static std::int64_t sum_of_sizes(const RunCase& c) {
+  return std::accumulate(c.microbatch_sizes.begin(), c.microbatch_sizes.end(), std::int64_t{0});
+}
+
 void fill_batch(CaseReading& r) {
+  if (!r.c.microbatch_sizes.empty()) {
+    r.c.batch = sum_of_sizes(r.c);
+    return;
+  }
   r.c.batch = r.workload->batch;
   if (!is_profile_workload(*r.workload)) return;
   const std::int64_t one = profiled_micro_batch(r);
@@ -296,7 +312,23 @@ void fill_batch(CaseReading& r) {
     r.c.batch = exact_product<std::int64_t>(one, r.entry.integer("microbatches", 1, kMaxCount));
 }
 
+void check_batch(CaseReading& r) {
+  if (r.c.microbatch_sizes.empty()) return;
+  const std::int64_t sum = sum_of_sizes(r.c);
+  if (r.c.batch != sum)
+    r.entry.fail("batch",
+                 "is " + std::to_string(r.c.batch) + " samples, and microbatch_sizes add up to " + std::to_string(sum),
+                 "leave batch out, or change the sizes");
+  if (sum > kMaxSamples)
+    r.entry.fail("microbatch_sizes", "add up to " + std::to_string(sum) + " samples",
+                 "use at most " + std::to_string(kMaxSamples));
+}
+
 void fill_microbatches(CaseReading& r) {
+  if (!r.c.microbatch_sizes.empty()) {
+    r.c.microbatches = int_of(std::ssize(r.c.microbatch_sizes), "micro-batches");
+    return;
+  }
   const Workload& workload = *r.workload;
   if (r.made_for) {
     r.c.microbatches = r.made_for->microbatches;
@@ -314,6 +346,14 @@ void fill_microbatches(CaseReading& r) {
 }
 
 void check_microbatches(CaseReading& r) {
+  if (!r.c.microbatch_sizes.empty()) {
+    if (std::ssize(r.c.microbatch_sizes) != r.c.microbatches)
+      r.entry.fail("microbatches",
+                   "are " + std::to_string(r.c.microbatches) + ", and microbatch_sizes has " +
+                       std::to_string(r.c.microbatch_sizes.size()),
+                   "leave microbatches out, or change the sizes");
+    return;
+  }
   if (r.c.batch % r.c.microbatches != 0)
     r.entry.fail(
         "microbatches",

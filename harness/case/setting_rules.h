@@ -66,16 +66,21 @@ Json stages_json(const RunCase& c);  // null: not given
 bool cuts_may_count_messages(const RunCase& c, const System& system);
 // Whether the system's planner weighs cuts in a way of its own.
 bool cuts_by_its_own_objective(const RunCase& c, const System& system);
-// Whether it is a training by a system that updates without a flush and does not accumulate gradients.
+// Whether it is a training by a system that updates without a flush and does not accumulate gradients. Not so where
+// micro-batches have sizes of their own, which such a system rejects.
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // Groups of that many devices divide the ranks, and the layers can be divided among a group.
 void check_tensor(CaseReading& r);
 
-// The workload's; of a published profile as many of its micro-batches as are asked for. One of them is the batch of an
-// asynchronous system that does not accumulate gradients.
+// A list of samples.
+void read_microbatch_sizes(CaseReading& r, const std::string& key);
+Json microbatch_sizes_json(const RunCase& c);  // null: not given
+// The sum of microbatch_sizes, if given. Else the workload's; of a published profile as many of its micro-batches as
+// are asked for. One of them is the batch of an asynchronous system that does not accumulate gradients.
 void fill_batch(CaseReading& r);
-// One process has no pipe to fill: it takes the batch whole, unless that would not fit (full-size models) or is asked
-// for. Anything else would flatter systems that take whole batches.
+void check_batch(CaseReading& r);
+// As many as microbatch_sizes has, if given. One process has no pipe to fill: it takes the batch whole, unless that
+// would not fit (full-size models) or is asked for. Anything else would flatter systems that take whole batches.
 void fill_microbatches(CaseReading& r);
 void check_microbatches(CaseReading& r);
 void check_length(CaseReading& r);

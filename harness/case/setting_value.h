@@ -38,7 +38,7 @@ struct CaseReading {
 };
 
 struct SettingValue {
-  enum class Type { text, choice, number, boolean, object } type = Type::object;
+  enum class Type { text, choice, number, boolean, list, object } type = Type::object;
   std::vector<std::string> choices = {};  // of a closed choice: the names that may be given
   // From the key, where it is given, into the case, which otherwise keeps what it has. Throws InputError.
   std::function<void(CaseReading&, const std::string& key)> read = {};

@@ -241,13 +241,28 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.tensor = 1;
            },
        .when_unused = kOneDevice},
+      {.key = "microbatch_sizes",
+       .of_plan = true,
+       .group = HelpGroup::batches,
+       .help = "Samples of each micro-batch of an update, in order, as in 3,3,2,2: they need not divide the batch",
+       .default_text = "all have the same",
+       .value = {.type = Type::list, .read = read_microbatch_sizes, .write = microbatch_sizes_json},
+       .in_digest = InDigest::unless_default,
+       .in_record_options = [](const RunCase& c) { return !c.microbatch_sizes.empty(); },
+       .canonicalize =
+           [](RunCase& c, const System&) {
+             std::vector<std::int64_t>& sizes = c.microbatch_sizes;
+             if (std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end()) sizes.clear();
+           },
+       .when_unused = "all have the same, as without it"},
       {.key = "batch",
        .of_plan = true,
        .group = HelpGroup::batches,
        .help = "Samples per update",
        .default_text = "the workload's",
        .value = integer(&RunCase::batch, 1, kMaxSamples),
-       .fill = fill_batch},
+       .fill = fill_batch,
+       .check = check_batch},
       {.key = "update",
        .of_plan = true,
        .group = HelpGroup::batches,

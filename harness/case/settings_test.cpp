@@ -89,6 +89,7 @@ std::vector<Json> other_values(const Setting& setting) {
       {"tensor", 2},
       {"batch", 128},
       {"microbatches", 16},
+      {"microbatch_sizes", {3, 1}},
       {"seed", 7},
       {"epochs", 3},
       {"steps", 9},

@@ -19,6 +19,15 @@ namespace sluice {
 
 static Json as_list(const Json& value) { return value.is_array() ? value : Json::array({value}); }
 
+// Of a setting. Where its value is a list itself, [3, 1] is one value and [[3, 1], [2, 2]] are two.
+static Json values_of(const std::string& key, const Json& value) {
+  const auto setting = std::ranges::find(settings(), key, &Setting::key);
+  const bool of_lists = setting != settings().end() && setting->value.type == SettingValue::Type::list;
+  if (of_lists && value.is_array() && std::ranges::none_of(value, [](const Json& v) { return v.is_array(); }))
+    return Json::array({value});
+  return as_list(value);
+}
+
 // Names of systems, with "*" and "*asynchronous" written out and without those that "!NAME" excludes. Systems that only
 // infer are among them where the entry's task is inference.
 static Json named_systems(const Json& values, bool inference) {
@@ -119,7 +128,7 @@ static Combinations combinations_of(const Entry& entry) {
       for (const auto& inner : item.second.items())
         combinations.multiply(item.first, inner.first, as_list(inner.second));
     } else {
-      const Json values = as_list(item.second);
+      const Json values = values_of(item.first, item.second);
       combinations.multiply(item.first, {}, item.first == "system" ? named_systems(values, inference) : values);
     }
   }

@@ -105,7 +105,7 @@ RunOfCase run(const RunCase& c, bool any_memory, ProfileStore& profiles) {
     result.peak_bytes = std::max(result.peak_bytes, static_cast<double>(rank.peak.total().value));
   if (!any_memory && !over_memory(p, held).empty()) return result;
   result.seconds = simulated_update(p, program).value;
-  result.throughput = static_cast<double>(p.micro_batch * p.microbatches_per_update) / result.seconds;
+  result.throughput = static_cast<double>(samples_per_update(p)) / result.seconds;
   return result;
 }
 

@@ -1,11 +1,13 @@
 #include "harness/cli/case_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "harness/case/settings.h"
 #include "harness/cli/given_options.h"
 #include "harness/exec/mpi/mpi.h"
@@ -50,7 +52,9 @@ CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& settin
   return command
       ->add_option_function<std::string>(letter.empty() ? flag_of(setting) : letter + "," + flag_of(setting), keep,
                                          help_of(setting))
-      ->type_name(setting.value.type == Type::number ? "N" : "NAME");
+      ->type_name(setting.value.type == Type::number ? "N"
+                  : setting.value.type == Type::list ? "LIST"
+                                                     : "NAME");
 }
 
 // "adamw,learning_rate=1e-4": the first item is the value of "kind".
@@ -76,6 +80,7 @@ Json object_of(const Setting& setting, const std::string& text) {
 Json value_of(const Setting& setting, const std::string& text) {
   if (setting.value.type == Type::boolean) return text == "true";
   if (setting.value.type == Type::object) return object_of(setting, text);
+  if (setting.value.type == Type::list) return counts_in(text, flag_of(setting));
   if (setting.value.type != Type::number) return text;
   const Json number = Json::parse_if_json(text).value_or(Json());
   if (!number.is_number())
@@ -84,6 +89,9 @@ Json value_of(const Setting& setting, const std::string& text) {
 }
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// As counts_in() reads it.
+std::string text_of_list(const Json& list) { return fmt::format("{}", fmt::join(list.get<std::vector<int>>(), ",")); }
 
 // As object_of() reads it.
 std::string text_of_object(const Json& object) {
@@ -199,7 +207,10 @@ std::string flags_text(const Json& values, const std::function<bool(const Settin
     if (setting.value.type == Type::boolean) {
       if (!value->get<bool>()) add(flag);
     } else {
-      add(flag + " " + shell_word(setting.value.type == Type::object ? text_of_object(*value) : text_of(*value)));
+      add(flag + " " +
+          shell_word(setting.value.type == Type::object ? text_of_object(*value)
+                     : setting.value.type == Type::list ? text_of_list(*value)
+                                                        : text_of(*value)));
     }
   }
   return text;

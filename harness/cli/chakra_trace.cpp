@@ -24,8 +24,7 @@ class InstructionCosts {
 
   double seconds(const Instruction& i) const {
     if (i.opcode == Opcode::optimizer_step) return costs_.stages[i.stage.index()].update.value;
-    const int chunk = program_.sequence_chunks == 1 ? 0 : program_.sequence_chunk_of(i.micro);
-    return compute_seconds_of(program_, costs_, i.stage, chunk).of(i.opcode);
+    return compute_seconds_of(program_, costs_, i.stage, i.micro).of(i.opcode);
   }
 
   std::int64_t message_bytes(const Instruction& i) const {

@@ -117,7 +117,8 @@ void add_advise(CLI::App& app, Chosen& chosen) {
                   "Which system to use: all of them, ranked on the virtual clock, and why the others are slower",
                   advise_command, a);
   add_case_flags(c, a->flags, [](const Setting& s) {
-    static const std::set<std::string> tried = {"system", "options", "data_parallel", "tensor", "microbatches"};
+    static const std::set<std::string> tried = {"system", "options",      "data_parallel",
+                                                "tensor", "microbatches", "microbatch_sizes"};
     static const std::set<std::string> of_inference = {"task", "queue"};
     return of_plan(s) && !tried.contains(s.key) && !of_inference.contains(s.key);
   });
@@ -169,6 +170,11 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                 "of one run); of several systems: of each of them in all")
       ->capture_default_str()
       ->type_name("N");
+  c->add_option("--microbatch-sizes", a->microbatch_sizes,
+                "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together; --costs and "
+                "--host-copy are then of one sample, and activations are counted in samples")
+      ->type_name("LIST")
+      ->excludes(c->get_option("--microbatches"));
   c->add_option("--chunks", a->chunks, "Stages per rank, for systems that place several (default: the system's own)")
       ->type_name("N");
   c->add_option("--costs", a->costs,
@@ -203,6 +209,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
+               "  sluice schedule -s 1f1b,dynapipe --microbatch-sizes 3,1,3,1,3,1,3,1 --costs 1/1/1\n"
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
                "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"

@@ -144,7 +144,7 @@ TEST(CommandLine, ShellsAreToldWhatAWordMayBecome) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(completed({"sch"}), Names{"schedule"});
   EXPECT_EQ(completed({"help", "pl"}), Names{"plan"});
-  EXPECT_EQ(completed({"schedule", "--micro"}), Names{"--microbatches"});
+  EXPECT_EQ(completed({"schedule", "--micro"}), (Names{"--microbatch-sizes", "--microbatches"}));
   EXPECT_EQ(completed({"schedule", "-s", "inter"}), Names{"interleaved_1f1b"});
   EXPECT_EQ(completed({"schedule", "--system", "gpipe,zerop"}), Names{"gpipe,zeropp"});
   EXPECT_EQ(completed({"schedule", "-s", "zero_bubble", "--set", "vari"}), Names{"variant="});

@@ -37,6 +37,7 @@ int advise_command(const AdviseArguments& a);
 
 struct ScheduleArguments {
   std::string system, from, costs = "1/1/1", costs_of, trace, html;
+  std::string microbatch_sizes;  // list; empty: all have one
   double host_copy = 0;
   int ranks = 4, microbatches = 8;
   std::optional<int> chunks;  // not given: the system's own

@@ -59,12 +59,12 @@ static Simulation traced(const EvaluatedPlan& e, const Costs& costs) {
 std::string page_text(const EvaluatedPlan& e) {
   const std::string what = e.program.updates > 1 ? fmt::format("{} updates from the start", e.program.updates)
                                                  : std::string("one update from the start");
-  return timeline_page({.title = title_of(e),
-                        .about = fmt::format("{} x {} samples per update; costs: {}", e.p.microbatches_per_update,
-                                             e.p.micro_batch, e.p.costs.source),
-                        .what = what,
-                        .ranks = rank_names(e)},
-                       traced(e, costs_of(e.p)).trace);
+  return timeline_page(
+      {.title = title_of(e),
+       .about = fmt::format("{} samples per update; costs: {}", microbatches_text(e.p), e.p.costs.source),
+       .what = what,
+       .ranks = rank_names(e)},
+      traced(e, costs_of(e.p)).trace);
 }
 
 std::string trace_text(const EvaluatedPlan& e) {
@@ -206,11 +206,11 @@ void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
   const Plan plan = shared_plan(p.plan, group_size(p));
   const StageGraph graph = p.tensor ? stage_graph(plan, p.member_costs) : p.graph;
-  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} x {} samples per update, costs: {}{}\n",
+  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} samples per update, costs: {}{}\n",
              p.system->title, p.cluster.name, plan.stages.size(), depth(graph), p.ranks.devices.size(),
              p.cluster.devices.size(),
-             p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "",
-             p.microbatches_per_update, p.micro_batch, visible(p.costs.source), counted_in(e.c));
+             p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "", microbatches_text(p),
+             visible(p.costs.source), counted_in(e.c));
   print_stages(p, plan, e.memory);
   fmt::print("\n{}\n", visible_lines(stage_picture(plan, graph)));
   if (const std::string layout = layout_of(e); !layout.empty()) fmt::print("layout (Megatron-LM): {}\n", layout);

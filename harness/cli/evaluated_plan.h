@@ -23,9 +23,7 @@ struct EvaluatedPlan {
   Simulation simulation;  // of the program, once
   std::vector<RankMemory> memory;
   std::string over;  // over_memory()
-  double samples_per_second() const {
-    return static_cast<double>(p.micro_batch * p.microbatches_per_update) / update_seconds;
-  }
+  double samples_per_second() const { return static_cast<double>(samples_per_update(p)) / update_seconds; }
   std::optional<ModelRates> rates() const;  // none: a published profile
   Bytes peak() const;                       // of the fullest rank
 };

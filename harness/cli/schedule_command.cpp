@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/index.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/schedule_figures.h"
@@ -87,6 +89,11 @@ void print_with_ops(const std::string& document, const Schedule& schedule) {
   fmt::print("\n  }}{}\n", document.substr(at + place.size()));
 }
 
+MicrobatchSizes sizes_of(const ScheduleArguments& a) {
+  const std::vector<int> sizes = counts_in(a.microbatch_sizes, "--microbatch-sizes");
+  return sizes.empty() ? MicrobatchSizes() : MicrobatchSizes({sizes.begin(), sizes.end()});
+}
+
 // microbatches: of each of the system's replicas of the whole model, or of all together.
 OrderOfOps order_of_arguments(const System& system, const Options& options, const ScheduleArguments& a, bool in_all,
                               CostsOf of) {
@@ -102,8 +109,9 @@ OrderOfOps order_of_arguments(const System& system, const Options& options, cons
   if (ops > most)
     throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
                      "use fewer: " + std::to_string(most) + " ops are possible");
-  const int microbatches = a.microbatches * (system.data_parallel && !in_all ? a.ranks : 1);
-  return order_of(system, options, a.ranks, microbatches, op_costs(a), of);
+  const MicrobatchSizes sizes = sizes_of(a);
+  const int microbatches = a.microbatches * (system.data_parallel && !in_all && !sizes.differ() ? a.ranks : 1);
+  return order_of(system, options, a.ranks, microbatches, sizes, op_costs(a), of);
 }
 
 // Without the ops, which print_with_ops() writes.
@@ -138,6 +146,7 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
                    {"span_bubble", f.simulation.bubble.span_bubble},
                    {"peak", in_flight},
                    {"peak_until_W", until_w}};
+  if (order.sizes.differ()) document["microbatch_sizes"] = counts_in(a.microbatch_sizes, "--microbatch-sizes");
   if (a.host_copy > 0) document["costs"]["host_copy"] = number(order.host_copies.front().value);
   if (order.schedule.sequence_chunks > 1) document["sequence_chunks"] = order.schedule.sequence_chunks;
   if (order.system) {
@@ -259,9 +268,11 @@ int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::
   fmt::print("{}", schedule_comparison(orders, figures));
   for (const std::string& reason : refused) fmt::print("no schedule: {}\n", reason);
   fmt::print(
-      "--costs {} of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
-      "activations: held at most by a rank, in micro-batches of a rank's share of the model\n",
-      a.costs, costs_of(a, true) == CostsOf::rank ? "rank's share of the model" : "stage");
+      "--costs {} {}of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
+      "activations: held at most by a rank, in {} of a rank's share of the model\n",
+      a.costs, orders.front().sizes.differ() ? "for a sample " : "",
+      costs_of(a, true) == CostsOf::rank ? "rank's share of the model" : "stage",
+      orders.front().sizes.differ() ? "samples" : "micro-batches");
   return 0;
 }
 
@@ -283,9 +294,10 @@ int schedule_command(const ScheduleArguments& a) {
   const auto given = given_options(a.set);
   if (several || systems.empty()) refuse_undeclared(systems, given);
   ScheduleArguments shared = a;
+  if (const MicrobatchSizes sizes = sizes_of(a); sizes.differ()) shared.microbatches = count_of(sizes.samples());
   std::vector<OrderOfOps> orders;
   if (!a.from.empty()) {
-    orders.push_back(order_from_file(a.from, op_costs(a), of));
+    orders.push_back(order_from_file(a.from, sizes_of(a), op_costs(a), of));
     shared.ranks = static_cast<int>(orders.front().schedule.ranks.size());  // what systems are compared with it at
     shared.microbatches = orders.front().schedule.whole_microbatches();
   }

@@ -10,6 +10,7 @@
 #include "harness/base/index.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
+#include "harness/case/size_rules.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
@@ -72,15 +73,18 @@ static std::vector<StageCost> times_of_stages(const OpCosts& costs, std::size_t 
   return result;
 }
 
-OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches, const OpCosts& costs,
-                    CostsOf costs_of) {
+OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
+                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of) {
   OrderOfOps order{.name = system.name, .system = &system, .options = options};
   order.latency = costs.latency;
+  order.sizes = sizes;
+  if (sizes.differ()) require_sizes_possible(system);
   const int chunks = stages_per_rank(system, options);
   const double layer_share = 1.0 / chunks;
-  UniformChain uniform =
-      uniform_chain(system, options, latency_cluster(ranks, Seconds(costs.latency)), ranks, microbatches,
-                    times(costs.stages.front(), costs_of == CostsOf::rank ? layer_share : 1), Seconds(costs.latency));
+  UniformChain uniform = uniform_chain(
+      system, options, latency_cluster(ranks, Seconds(costs.latency)), ranks, microbatches,
+      times(costs.stages.front(), costs_of == CostsOf::rank ? layer_share : 1), Seconds(costs.latency), sizes);
+  if (sizes.differ()) require_sizes_possible(uniform.plan, system);
   ScheduleProblem& problem = uniform.problem;
   std::vector<double> of_an_op;
   for (const PlanStage& stage : uniform.plan.stages) {
@@ -88,10 +92,15 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
     of_an_op.push_back(order.share.back() * stage.micros_per_op);
   }
   if (costs_of == CostsOf::rank || costs.stages.size() > 1)
-    problem.costs = times_of_stages(costs, problem.graph.size(), costs_of, of_an_op);
+    order.costs = times_of_stages(costs, problem.graph.size(), costs_of, of_an_op);
+  else
+    order.costs = std::vector(problem.graph.size(), times(costs.stages.front(), 1));
+  const std::int64_t largest = sizes.differ() ? sizes.distinct().back() : 1;
+  for (std::size_t s = 0; s < order.costs.size(); ++s) problem.costs[s] = of_samples(order.costs[s], largest);
   for (const double share : order.share)
     order.host_copies.emplace_back(costs.host_copy * (costs_of == CostsOf::rank ? share : 1));
-  if (costs.host_copy > 0) problem.host_copies = order.host_copies;
+  if (costs.host_copy > 0)
+    for (const Seconds one : order.host_copies) problem.host_copies.push_back(one * static_cast<double>(largest));
   order.schedule = system.schedule(problem, options);
   order.rule = system.weights(problem, options);
   order.theory = system.theory(problem, options);
@@ -100,14 +109,20 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   order.devices = uniform.devices;
   order.graph = std::move(problem.graph);
   order.placement = std::move(problem.placement);
-  order.costs = std::move(problem.costs);
   return order;
 }
 
-OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of) {
+OrderOfOps order_from_file(const std::string& file, const MicrobatchSizes& sizes, const OpCosts& costs,
+                           CostsOf costs_of) {
   OrderFromTable table = read_valid_table(file);
+  if (sizes.differ() && std::ssize(sizes.samples()) != table.schedule.microbatches)
+    throw InputError("--microbatch-sizes",
+                     "has " + std::to_string(sizes.samples().size()) + ", and the table has " +
+                         std::to_string(table.schedule.microbatches) + " micro-batches",
+                     "give one for each");
   OrderOfOps order{.name = file};
   order.latency = costs.latency;
+  order.sizes = sizes;
   const auto ranks = table.schedule.ranks.size(), stages = table.graph.size();
   order.share.assign(stages, static_cast<double>(ranks) / static_cast<double>(stages));
   order.costs = times_of_stages(costs, stages, costs_of, order.share);
@@ -131,23 +146,42 @@ static double seconds_of_later_microbatches(const OrderOfOps& order, const Progr
   return (twice - once) / micros;
 }
 
-static Costs costs_of(const OrderOfOps& order) {
-  Costs costs{order.costs, {}};
-  costs.host_copies = order.host_copies;
+static Costs costs_of_samples(const OrderOfOps& order, std::int64_t samples) {
+  Costs costs;
+  for (const StageCost& one : order.costs) costs.stages.push_back(of_samples(one, samples));
+  for (const Seconds one : order.host_copies) costs.host_copies.push_back(one * static_cast<double>(samples));
   return costs;
+}
+
+static Costs costs_of(const OrderOfOps& order) {
+  if (!order.sizes.differ()) return costs_of_samples(order, 1);
+  Costs costs = costs_of_samples(order, order.sizes.distinct().back());
+  for (const std::int64_t size : order.sizes.distinct()) costs.of_size.push_back(costs_of_samples(order, size));
+  return costs;
+}
+
+// What a stage keeps of a micro-batch; `one`: of one sample, where sizes differ.
+static StageMemory kept(Bytes one, const MicrobatchSizes& sizes) {
+  const auto of = [](Bytes stash) { return StageMemory{.stash = stash, .weight_stash = stash}; };
+  if (!sizes.differ()) return of(one);
+  StageMemory memory = of(one * sizes.distinct().back());
+  for (const std::int64_t size : sizes.distinct()) memory.of_size.push_back(of(one * size));
+  return memory;
 }
 
 ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted) {
   ScheduleFigures f;
   const Cluster cluster = latency_cluster(count_of(order.devices), Seconds(order.latency));
   f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule, {}, {}, order.offload));
+  f.program.sizes = order.sizes;
   const bool synchronous = order.rule.synchronous();
   f.simulation = simulate(f.program, costs_of(order), cluster, order.devices,
                           {.iterations = synchronous && wanted.repeated ? 3 : 1, .trace = wanted.trace});
   if (wanted.repeated && synchronous) {
     f.update_free = f.simulation.update_end[2] - f.simulation.update_end[1];
-    const Program with_barrier =
+    Program with_barrier =
         lower(order.schedule, order.graph, order.placement, order.rule, {}, {.step_barrier = true}, order.offload);
+    with_barrier.sizes = order.sizes;
     f.update_barrier = simulate(with_barrier, costs_of(order), cluster, order.devices, {.trace = false}).end;
     f.seconds_per_microbatch = f.update_free / order.schedule.whole_microbatches();
   } else if (wanted.repeated && order.system) {
@@ -161,7 +195,7 @@ ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted)
   std::vector<StageMemory> shares;
   for (const double share : order.share) {
     const Bytes stash(static_cast<std::int64_t>(std::llround(share * unit / order.schedule.sequence_chunks)));
-    shares.push_back({.stash = stash, .weight_stash = stash});
+    shares.push_back(kept(stash, order.sizes));
   }
   const std::vector<RankMemory> held = memory(f.program, shares);
   for (std::size_t r = 0; r < held.size(); ++r) {

@@ -43,15 +43,18 @@ struct OrderOfOps {
   std::vector<StageCost> costs;      // per stage, of one op
   std::vector<double> share;         // per stage, of what a rank's share of the model is
   double latency = 0;                // seconds of a message
+  MicrobatchSizes sizes;             // where they differ, costs and host_copies are of one sample
   std::vector<Seconds> host_copies;  // per stage, of one way
 };
 
 // A system's order for `microbatches` on `ranks` ranks of a chain. Throws the system's own InputErrors.
-OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches, const OpCosts& costs,
-                    CostsOf costs_of);
+OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
+                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of);
 
-// The order that a table of PyTorch holds. Throws InputError: unreadable, or faults, of which it names the first five.
-OrderOfOps order_from_file(const std::string& file, const OpCosts& costs, CostsOf costs_of);
+// The order that a table of PyTorch holds. Throws InputError: unreadable, faults, of which it names the first five, or
+// sizes of another number of micro-batches.
+OrderOfOps order_from_file(const std::string& file, const MicrobatchSizes& sizes, const OpCosts& costs,
+                           CostsOf costs_of);
 
 struct ScheduleFigures {
   Program program;

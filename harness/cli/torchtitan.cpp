@@ -61,12 +61,19 @@ Entry one_pipeline(Entry entry, const EvaluatedPlan& plan) {
   const int pipelines = plan.c.data_parallel;
   entry.values["ranks"] = plan.c.ranks / pipelines;
   entry.values["microbatches"] = plan.p.microbatches_per_update / pipelines;
-  entry.values["batch"] = plan.p.micro_batch * (plan.p.microbatches_per_update / pipelines);
+  entry.values["batch"] = samples_per_update(plan.p) / pipelines;
+  if (plan.p.sizes.differ()) {
+    const auto own = sizes_of_pipeline(plan.p.sizes, pipelines).samples();
+    entry.values["microbatch_sizes"] = std::vector<std::int64_t>(own.begin(), own.end());
+  }
   entry.values.erase("data_parallel");
   return entry;
 }
 
 std::string torchtitan_settings(const EvaluatedPlan& one, int pipelines, const std::string& table_file) {
+  if (one.p.sizes.differ())
+    throw InputError("torchtitan", "its micro-batches have one size, and microbatch_sizes differ",
+                     "leave microbatch_sizes out");
   const Schedule schedule = table_schedule(one);
   const std::string placement = schedule_of_placement(schedule);
   const PlanDescription plan = description(one);

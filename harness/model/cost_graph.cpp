@@ -120,25 +120,42 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   return graph;
 }
 
-CostGraph grouped_costs(const CostGraph& costs, int micros_per_op) {
-  for (const CostGraph& larger : costs.larger)
-    if (larger.micro_batch == micros_per_op * costs.micro_batch) return larger;
+CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch) {
   CostGraph result = costs;
   result.larger.clear();
-  result.micro_batch *= micros_per_op;
+  result.micro_batch = micro_batch;
+  const double factor = static_cast<double>(micro_batch) / static_cast<double>(costs.micro_batch);
+  const auto scaled = [&](Bytes bytes) {
+    return micro_batch % costs.micro_batch == 0 ? bytes * (micro_batch / costs.micro_batch)
+                                                : Bytes(std::llround(static_cast<double>(bytes.value) * factor));
+  };
   for (LayerCost& layer : result.layers) {
     if (layer.measured)
       for (PassMeasurement* pass : {&layer.measured->forward, &layer.measured->unstashed,
                                     &layer.measured->input_gradient, &layer.measured->weight_gradient}) {
-        pass->peak = pass->peak * micros_per_op;
-        pass->left = pass->left * micros_per_op;
+        pass->peak = scaled(pass->peak);
+        pass->left = scaled(pass->left);
       }
-    for (Seconds* s : {&layer.forward, &layer.input_gradient, &layer.weight_gradient}) *s = *s * micros_per_op;
-    layer.output = layer.output * micros_per_op;
+    for (Seconds* s : {&layer.forward, &layer.input_gradient, &layer.weight_gradient}) *s = *s * factor;
+    for (DeviceTime& time : layer.on)
+      for (Seconds* s : {&time.forward, &time.input_gradient, &time.weight_gradient}) *s = *s * factor;
+    if (layer.measured)
+      for (std::optional<Seconds>* s :
+           {&layer.measured->batched_weight_gradient, &layer.measured->split_weight_gradient})
+        if (*s) *s = **s * factor;
+    for (Bytes& bytes : layer.input_bytes) bytes = scaled(bytes);
+    layer.output = scaled(layer.output);
     for (std::optional<Bytes>* kept : {&layer.stash, &layer.weight_stash})
-      if (*kept) *kept = **kept * micros_per_op;
+      if (*kept) *kept = scaled(**kept);
   }
   return result;
+}
+
+CostGraph grouped_costs(const CostGraph& costs, int micros_per_op) {
+  const std::int64_t micro_batch = micros_per_op * costs.micro_batch;
+  for (const CostGraph& larger : costs.larger)
+    if (larger.micro_batch == micro_batch) return larger;
+  return in_proportion(costs, micro_batch);
 }
 
 bool is_fused_with_predecessor(const LayerSpec& layer) {

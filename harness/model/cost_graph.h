@@ -87,6 +87,9 @@ struct CostGraph {
   }
 };
 
+// The costs of micro-batches of another size, in proportion to the samples.
+CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch);
+
 // The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
 CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
 

@@ -20,6 +20,7 @@
 #include "harness/base/options.h"
 #include "harness/model/cluster.h"
 #include "harness/model/cost_graph.h"
+#include "harness/pipeline/microbatch_sizes.h"
 #include "harness/pipeline/offload.h"
 #include "harness/pipeline/plan.h"
 #include "harness/pipeline/provenance.h"
@@ -64,6 +65,8 @@ struct Problem {
   bool cuts_count_messages = false;
   // Given stages: the first layer of each from the second on, ascending. Empty: the system cuts the model.
   std::vector<int> first_layers = {};
+  // Of one pipeline, where micro-batches differ: `costs` are of the largest.
+  MicrobatchSizes sizes = {};
   // What a search may use: devices of a stage that are replicas, and seconds of its thread, after which it ends with
   // what it has. Asked of System::candidates.
   int max_replicas = std::numeric_limits<int>::max();
@@ -90,7 +93,8 @@ struct ScheduleProblem {
   std::vector<double> weight_stash_share = {};
   // For systems that offload. Per stage: of one way of a stash between device and host; empty: not known.
   std::vector<Seconds> host_copies = {};
-  int sequence_chunks = 1;  // of every micro-batch (Plan::sequence); the schedule counts each
+  int sequence_chunks = 1;     // of every micro-batch (Plan::sequence); the schedule counts each
+  MicrobatchSizes sizes = {};  // of the micro-batches of an update, where they differ: `costs` are of the largest
 
   int stages() const { return graph.stages(); }
   int chunks() const { return stages() / ranks; }  // stages on every rank
@@ -144,7 +148,9 @@ struct System {
   std::string citation;
   Provenance written_from;
   bool synchronous = true;
-  bool one_process = false;     // takes one device whatever it is given: the reference row
+  bool one_process = false;  // takes one device whatever it is given: the reference row
+  // Why it takes micro-batches of one size only, for planners whose objective says so; empty: sizes may differ.
+  std::string one_size_only = {};
   bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches
   bool accumulates = false;     // asynchronous, but several micro-batches make one update
   bool inference_only = false;  // plans pipelines of forwards and has no order of backwards

@@ -7,9 +7,18 @@
 
 namespace sluice {
 
+StageCost of_samples(const StageCost& one, std::int64_t samples) {
+  StageCost cost = one;
+  for (Seconds* s : {&cost.forward, &cost.input_gradient, &cost.weight_gradient})
+    *s = *s * static_cast<double>(samples);
+  return cost;
+}
+
 UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
-                           int microbatches, const StageCost& stage, Seconds latency) {
-  CostGraph layers{.model = "uniform chain", .source = "given", .device = "unit", .micro_batch = 1, .layers = {}};
+                           int microbatches, const StageCost& one, Seconds latency, const MicrobatchSizes& sizes) {
+  const std::int64_t largest = sizes.differ() ? sizes.distinct().back() : 1;
+  const StageCost stage = of_samples(one, largest);
+  CostGraph layers{.model = "uniform chain", .source = "given", .device = "unit", .micro_batch = largest, .layers = {}};
   for (int i = 0; i < ranks * stages_per_rank(system, options); ++i)
     layers.layers.push_back({.name = "stage " + std::to_string(i),
                              .inputs = {i - 1},
@@ -19,7 +28,8 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                              .update = Seconds(0),
                              .parameters = Bytes(0),
                              .output = Bytes(0)});
-  const Problem problem{layers, cluster, ranks, microbatches, microbatches, {}};
+  Problem problem{layers, cluster, ranks, sizes.differ() ? sizes.batch() : microbatches, microbatches, {}};
+  problem.sizes = sizes;
   PlannedPipeline planned = make_plan(system, problem, options);
   UniformChain result{.plan = std::move(planned.plan), .devices = {}, .problem = {}};
   const RankMap map = ranks_of(result.plan);
@@ -32,7 +42,8 @@ UniformChain uniform_chain(const System& system, const Options& options, const C
                     .latency = latency,
                     .microbatches_per_update = system.accumulates ? microbatches : 1,
                     .order = std::move(planned.order),
-                    .sequence_chunks = result.plan.sequence.count};
+                    .sequence_chunks = result.plan.sequence.count,
+                    .sizes = sizes};
   return result;
 }
 

@@ -13,8 +13,12 @@ struct UniformChain {
 };
 
 // One layer for every stage the system wants; `stage` is what an op of one stage takes, also where
-// one stage is the whole model. Throws the system's own InputErrors.
+// one stage is the whole model; with sizes: for one sample. Throws the system's own InputErrors.
 UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
-                           int microbatches, const StageCost& stage, Seconds latency = Seconds(0));
+                           int microbatches, const StageCost& stage, Seconds latency = Seconds(0),
+                           const MicrobatchSizes& sizes = {});
+
+// What an op takes for `samples` samples, in proportion; `one`: for one.
+StageCost of_samples(const StageCost& one, std::int64_t samples);
 
 }  // namespace sluice

@@ -55,6 +55,10 @@ class Made {
   }
   template <class Number>
   Made& of(const std::vector<Number>& numbers) {
+    return of(std::span<const Number>(numbers));
+  }
+  template <class Number>
+  Made& of(std::span<const Number> numbers) {
     of(numbers.size());
     for (const Number number : numbers) of(number);
     return *this;
@@ -102,6 +106,7 @@ Symbol of_instructions(const Program& program, const Plan& plan, const NumericsO
   }
   made.of(program.placement.replica_of);
   if (program.sequence_chunks > 1) made.of(program.sequence_chunks).of(plan.sequence_cut);
+  if (program.sizes.differ()) made.of(program.sizes.samples());
   for (const Rank rank : program.placement.weight_gradient_ranks) made.of(rank.value);
   made.of(static_cast<int>(program.rule.backward))
       .of(static_cast<int>(program.rule.forward_delta))
@@ -456,6 +461,7 @@ class SymbolicRun {
       }
     }
     Made made(What::end, program_.updates, program_.micros_per_update);
+    if (program_.sizes.differ()) made.of(program_.sizes.samples());
     for (const auto& [layer, symbol] : layers) made.of(layer).of(symbol);
     for (const Symbol sum : losses_)
       if (sum != 0) made.of(sum);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/pipeline/microbatch_sizes.h"
 #include "harness/pipeline/offload.h"
 #include "harness/pipeline/run_policy.h"
 #include "harness/pipeline/schedule.h"
@@ -211,6 +212,7 @@ struct Program {
   StageGraph graph;
   Placement placement;
   int microbatches = 0;     // where sequences are cut: times the chunks of each, as in the schedule
+  MicrobatchSizes sizes;    // of the micro-batches of an update, where they differ
   int sequence_chunks = 1;  // of every micro-batch's sequences
   // Which chunk of its sequence an op or a message is of.
   int sequence_chunk_of(Micro micro) const { return sequence_chunks == 1 ? 0 : micro.value % sequence_chunks; }

@@ -85,7 +85,7 @@ void describe_plan(const RunCase& c, const Prepared& p, Record& record) {
   if (c.clock != Clock::wall) record.device = p.cluster.devices.front().name;
   if (p.costs.machine) record.environment.profile = profile_of(*p.costs.machine);
   // More than the case's where a profile's batch is that of every replica.
-  record.samples_per_step = p.micro_batch * p.microbatches_per_update;
+  record.samples_per_step = samples_per_update(p);
   const int degree = p.tensor ? p.tensor->degree : 1;
   record.plan =
       describe_plan(shared_plan(p.plan, degree), p.tensor ? p.member_costs : p.costs, p.system->name, std::nullopt);

@@ -100,6 +100,7 @@ std::vector<Change> changed_settings() {
       {"tensor", {{"tensor", 2}}},
       {"batch", {{"batch", 32}}},
       {"microbatches", {{"microbatches", 4}}},
+      {"microbatch_sizes", {{"microbatch_sizes", {12, 4, 12, 4, 12, 4, 12, 4}}}},
       {"queue", {{"queue", 1}}},
       {"seed", {{"seed", 5}}},
       {"steps", {{"steps", 7}}},
@@ -145,6 +146,7 @@ bool may_be_idle(const std::string& system, const std::string& key, const std::s
   static const std::map<std::string, std::set<std::string>> of_other_problems = {
       {"controllable_memory", {"options/variant"}},
       {"dapple", {"options/warm_up"}},
+      {"dynapipe", {"options/injection"}},
       {"dynpipe", {"options/profile", "options/variant", "options/window"}},
       {"edgepipe", {"options/buffers_in", "options/buffers_out", "options/units"}},
       {"graphpipe", {"cuts", "options/degrees", "options/partition", "options/rank"}},

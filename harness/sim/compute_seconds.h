@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Of one stage and chunk of a sequence. The cost of a backward is that of I and W together; a recomputation costs a
-// forward; what is no compute op, nothing.
+// Of one stage and micro-batch, or chunk of its sequence. The cost of a backward is that of I and W together; a
+// recomputation costs a forward; what is no compute op, nothing.
 struct ComputeSeconds {
   double forward, input_gradient, weight_gradient;
 
@@ -28,10 +28,11 @@ struct ComputeSeconds {
   }
 };
 
-inline ComputeSeconds compute_seconds_of(const Program& program, const Costs& costs, StageId stage, int chunk) {
-  const StageCost& cost = costs.stages[stage.index()];
-  const Costs::ChunkParts part =
-      program.sequence_chunks == 1 ? Costs::ChunkParts{} : costs.parts_of(program, stage, chunk);
+inline ComputeSeconds compute_seconds_of(const Program& program, const Costs& costs, StageId stage, Micro micro) {
+  const StageCost& cost = costs.at(program, micro).stages[stage.index()];
+  const Costs::ChunkParts part = program.sequence_chunks == 1
+                                     ? Costs::ChunkParts{}
+                                     : costs.parts_of(program, stage, program.sequence_chunk_of(micro));
   return {cost.forward.value * part.forward, cost.input_gradient.value * part.input_gradient,
           cost.weight_gradient.value * part.weight_gradient};
 }

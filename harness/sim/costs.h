@@ -44,6 +44,11 @@ struct Costs {
     double in_backward = 1, in_weight_gradient = 1;
   };
   std::vector<std::vector<GradientBucket>> gradient_buckets = {};
+  // The same for each of Program::sizes.distinct(), where micro-batches differ; this one is of the largest.
+  std::vector<Costs> of_size = {};
+  const Costs& at(const Program& program, Micro micro) const {
+    return program.sizes.differ() ? of_size[program.sizes.index_of(micro)] : *this;
+  }
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;
 };

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-HostLinks::HostLinks(const Program& program, const Costs& costs) : costs_(costs) {
+HostLinks::HostLinks(const Program& program, const Costs& costs) : program_(program), costs_(costs) {
   if (!program.offloads) return;
   if (costs.host_copies.empty())
     throw InputError("cluster", "a system moves activations to the host, and a device has no link to it",
@@ -22,7 +22,7 @@ double HostLinks::move(std::size_t r, const Instruction& i, double now, bool tra
   if (i.opcode == Opcode::stash_free) return std::max(now, over);
   Link& link = links_[r];
   const double start = std::max(now, link.free_at);
-  link.free_at = over = start + costs_.host_copies[i.stage.index()].value;
+  link.free_at = over = start + costs_.at(program_, i.micro).host_copies[i.stage.index()].value;
   end_ = std::max(end_, over);
   if (traced) trace_[r].push_back({i, start, over});
   return now;

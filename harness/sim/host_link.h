@@ -40,6 +40,7 @@ class HostLinks {
     double free_at = 0;
     std::vector<double> copied;  // per stage and micro-batch
   };
+  const Program& program_;
   const Costs& costs_;
   std::size_t micros_ = 0;
   std::vector<Link> links_;  // empty: nothing moves

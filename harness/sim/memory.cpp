@@ -84,7 +84,7 @@ class MemoryOfRank {
       if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
       if (is_stash_move(i.opcode)) move_stash(k, i);
       if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
-        const StageMemory& stage = stages_[i.stage.index()];
+        const StageMemory& stage = memory_of(i);
         if (i.opcode == Opcode::send_stash) {  // with the data feed's samples, which the other rank counts as its own
           now_.activations -= stage.weight_stash;
           data_ -= stage.interface.data_until_weight_gradient;
@@ -102,9 +102,12 @@ class MemoryOfRank {
 
  private:
   // Of the instruction's stage, for what one op of it takes.
-  const StageMemory& memory_of(const Instruction& i) const { return memory_of(i.stage, i.micro); }
+  const StageMemory& memory_of(const Instruction& i) const {
+    return i.opcode == Opcode::optimizer_step ? stages_[i.stage.index()] : memory_of(i.stage, i.micro);
+  }
   const StageMemory& memory_of(StageId id, Micro micro) const {
     const StageMemory& stage = stages_[id.index()];
+    if (!stage.of_size.empty()) return stage.of_size[program_.sizes.index_of(micro)];
     return stage.sequence_chunks.empty() ? stage : stage.sequence_chunks[program_.sequence_chunk_of(micro)];
   }
 

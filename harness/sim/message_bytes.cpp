@@ -4,14 +4,20 @@
 
 namespace sluice {
 
-MessageBytes::MessageBytes(const Program& program, const Costs& costs)
-    : program_(program), costs_(costs), edges_(program.graph.size()) {
+MessageBytes::MessageBytes(const Program& program, const Costs& costs) : program_(program), costs_(costs) {
+  for (const Costs& of_size : costs.of_size) edges_.push_back(edges_of(of_size));
+  if (!program.sizes.differ()) edges_ = {edges_of(costs)};
+}
+
+MessageBytes::Edges MessageBytes::edges_of(const Costs& costs) const {
+  Edges result(program_.graph.size());
   for (const SimulatedEdge& e : costs.edges) {
     const auto activation = static_cast<double>(e.bytes.value),
                gradient = static_cast<double>((e.bytes + e.passed).value), copied = static_cast<double>(e.copied.value);
-    edges_[e.from.index()].push_back({e.to, activation, gradient, copied});
-    edges_[e.to.index()].push_back({e.from, activation, gradient, copied});
+    result[e.from.index()].push_back({e.to, activation, gradient, copied});
+    result[e.to.index()].push_back({e.from, activation, gradient, copied});
   }
+  return result;
 }
 
 double MessageBytes::size(const Instruction& message) const {
@@ -21,7 +27,8 @@ double MessageBytes::size(const Instruction& message) const {
 
 const MessageBytes::Edge& MessageBytes::edge(const Instruction& message) const {
   static const Edge kNone;
-  const std::vector<Edge>& edges = edges_[message.stage.index()];
+  const int size = program_.sizes.differ() ? program_.sizes.index_of(message.micro) : 0;
+  const std::vector<Edge>& edges = edges_[size][message.stage.index()];
   const auto found = std::ranges::find(edges, message.peer_stage, &Edge::peer);
   return found == edges.end() ? kNone : *found;
 }
@@ -35,8 +42,10 @@ double MessageBytes::of(const Instruction& message) const {
     case Opcode::receive_gradient:
       return edge(message).gradient * size(message);
     case Opcode::send_stash:
-    case Opcode::receive_stash:
-      return costs_.weight_stash.empty() ? 0 : static_cast<double>(costs_.weight_stash[message.stage.index()].value);
+    case Opcode::receive_stash: {
+      const std::vector<Bytes>& stashes = costs_.at(program_, message.micro).weight_stash;
+      return stashes.empty() ? 0 : static_cast<double>(stashes[message.stage.index()].value);
+    }
     case Opcode::send_weight_gradient:
     case Opcode::receive_weight_gradient:
       return static_cast<double>(costs_.stages[message.stage.index()].gradients().value);

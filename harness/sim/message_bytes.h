@@ -30,7 +30,9 @@ class MessageBytes {
 
   const Program& program_;
   const Costs& costs_;
-  std::vector<std::vector<Edge>> edges_;  // per stage: both directions of all its edges
+  using Edges = std::vector<std::vector<Edge>>;  // per stage: both directions of all its edges
+  Edges edges_of(const Costs& costs) const;
+  std::vector<Edges> edges_;  // of each size of micro-batches
 };
 
 }  // namespace sluice

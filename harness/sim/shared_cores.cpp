@@ -65,7 +65,7 @@ double SharedCores::random_factor(StageId stage) {
 
 SharedCores::OpCost SharedCores::op_cost(std::size_t r, std::size_t position, int iteration) {
   const Instruction& i = program_.ranks[r][position];
-  const StageCost& stage = costs_.stages[i.stage.index()];
+  const StageCost& stage = (is_compute(i.opcode) ? costs_.at(program_, i.micro) : costs_).stages[i.stage.index()];
   const StageCost::Contention& contention = stage.contention;
   StageState& state = ranks_[r].stages[i.stage.index()];
   const bool batched = costs_.batched_weight_gradients;
@@ -163,7 +163,7 @@ double SharedCores::receive_seconds(const Instruction& receive) const {
 }
 
 double SharedCores::stash_seconds(const Instruction& move) const {
-  return move.opcode == Opcode::stash_free ? 0 : costs_.host_copies[move.stage.index()].value;
+  return move.opcode == Opcode::stash_free ? 0 : costs_.at(program_, move.micro).host_copies[move.stage.index()].value;
 }
 
 double SharedCores::collective_seconds(std::size_t r, const Instruction& collective) {

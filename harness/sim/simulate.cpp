@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/index.h"
 #include "harness/base/stop.h"
 #include "harness/sim/collectives.h"
 #include "harness/sim/compute_seconds.h"
@@ -115,14 +116,17 @@ class Engine {
     double latest = 0;
   };
 
+  // Ops of a stage have one duration for each chunk of a sequence and for each micro-batch of an update, where these
+  // differ.
   void find_compute_seconds() {
+    kinds_ = program_.sizes.differ() ? count_of(program_.sizes.samples()) : program_.sequence_chunks;
     for (std::size_t stage = 0; stage < costs_.stages.size(); ++stage)
-      for (int chunk = 0; chunk < program_.sequence_chunks; ++chunk)
-        compute_seconds_.push_back(compute_seconds_of(program_, costs_, StageId(stage), chunk));
+      for (int kind = 0; kind < kinds_; ++kind)
+        compute_seconds_.push_back(compute_seconds_of(program_, costs_, StageId(stage), Micro(kind)));
   }
   double compute_seconds(const Instruction& i) const {
-    const int place = i.stage.value * program_.sequence_chunks + program_.sequence_chunk_of(i.micro);
-    return compute_seconds_[place].of(i.opcode);
+    const int kind = kinds_ == 1 ? 0 : i.micro.value % kinds_;
+    return compute_seconds_[i.stage.value * kinds_ + kind].of(i.opcode);
   }
 
   // Until no rank can go on.
@@ -336,7 +340,7 @@ class Engine {
     }
     ChannelState& channel = channels_[c];
     const bool along_edge = is_along_edge(i.opcode);
-    if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || program_.sequence_chunks > 1) {
+    if (!along_edge || channel.stage != i.stage || channel.peer != i.peer_stage || kinds_ > 1) {
       channel.stage = along_edge ? i.stage : StageId(-1);
       channel.peer = i.peer_stage;
       channel.transfer = network_.transfer_seconds(c, message_bytes_.of(i));
@@ -439,8 +443,9 @@ class Engine {
   std::vector<ChannelState> channels_;
   std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
   std::vector<GroupState> groups_;
-  std::vector<ComputeSeconds> compute_seconds_;  // per stage and chunk of a sequence
-  bool all_ordered_ = false;                     // every send, not only those through shared media
+  std::vector<ComputeSeconds> compute_seconds_;  // per stage and kind of op
+  int kinds_ = 1;
+  bool all_ordered_ = false;  // every send, not only those through shared media
   bool sends_block_ = false;
   bool disturbed_ = false;
   std::vector<PiecewiseSpeed> speeds_;                                              // per rank, where disturbed

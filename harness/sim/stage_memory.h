@@ -43,6 +43,9 @@ struct StageMemory {
   // add up before its own; and the same stage with one chunk in a micro-batch's place, for each (empty: as the whole).
   Bytes key_value_gradients = {};
   std::vector<StageMemory> sequence_chunks = {};
+  // The same stage with a micro-batch of each of Program::sizes.distinct(), where they differ: this one is of the
+  // largest.
+  std::vector<StageMemory> of_size = {};
   Bytes weight_element = Bytes(4);  // of one parameter of `weights`
 };
 

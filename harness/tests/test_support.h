@@ -16,6 +16,7 @@
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
+#include "harness/case/size_rules.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
 #include "harness/pipeline/tensor_members.h"
@@ -118,7 +119,7 @@ struct TestSetup {
 
   TestSetup(const std::string& system, const std::map<std::string, std::string>& options, const ModelGraph& model,
             int ranks, std::int64_t batch, int microbatches_, const PipelineReplicas& replicas = {},
-            const std::string& sharding = "system", int tensor = 1)
+            const std::string& sharding = "system", int tensor = 1, const MicrobatchSizes& sizes = {})
       : workload(std::make_shared<Workload>()), microbatches(microbatches_) {
     workload->name = model.name;
     workload->model = model;
@@ -127,7 +128,9 @@ struct TestSetup {
     p.workload = workload.get();
     p.options = resolve_options(p.system->options, options, "test");
     p.cluster = load_cluster("flat:" + std::to_string(ranks), "");
-    p.micro_batch = batch / microbatches;
+    p.sizes = sizes;
+    if (sizes.differ()) require_sizes_possible(*p.system);
+    p.micro_batch = sizes.differ() ? sizes.distinct().back() : batch / microbatches;
     p.microbatches_per_update = microbatches;
     p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
     if (tensor > 1) {
@@ -137,18 +140,17 @@ struct TestSetup {
       });
       p.costs = members_of(p.member_costs, tensor);
     }
+    for (const std::int64_t size : sizes.distinct())
+      p.size_costs.push_back(analytic_costs(model, size, p.cluster.devices.front()));
     p.replicas = replicas;
     const std::optional<StageSharding> chosen = choice_named<StageSharding>(sharding);
     if (!chosen) throw std::invalid_argument(sharding);
     p.sharding = *chosen;
-    adopt_pipeline(p, make_plan(*p.system,
-                                {tensor > 1 ? p.member_costs : p.costs,
-                                 p.cluster,
-                                 ranks / replicas.count / tensor,
-                                 batch / replicas.count,
-                                 microbatches / replicas.count,
-                                 {}},
-                                p.options));
+    Problem problem{tensor > 1 ? p.member_costs : p.costs, p.cluster,
+                    ranks / replicas.count / tensor,       batch / replicas.count,
+                    microbatches / replicas.count,         {}};
+    if (sizes.differ()) problem.sizes = sizes_of_pipeline(sizes, replicas.count);
+    adopt_pipeline(p, make_plan(*p.system, problem, p.options));
   }
 
   SessionSpec spec(const OptimizerSpec& optimizer) const {

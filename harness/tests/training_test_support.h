@@ -42,7 +42,7 @@ inline Numbers train_by(const Program& program, const TestSetup& setup, const Da
   session->reset_peak_memory();
   const auto layers = static_cast<int>(setup.workload->model.layers.size());
   const bool synchronous = program.rule.synchronous();
-  const std::int64_t batch = spec.micro_batch * setup.microbatches;
+  const std::int64_t batch = samples_per_update(setup.prepared);
   Numbers numbers;
   const auto run = [&](std::int64_t first, int updates) {
     RunRequest request;

@@ -214,6 +214,7 @@ const System graphpipe = {
                      "The equations of a stage's cost and the in-flight rule could not be read and are reconstructed; "
                      "partition=absorb_joins and best are ours."},
     .synchronous = true,
+    .one_size_only = "its planner's objective is for micro-batches of one size",
     .options =
         {{"partition",
           "best",

@@ -237,6 +237,7 @@ const System spp = {
                      "Rounds of whole micro-batches for replicas, how the cuts decide ties, and the memory limit are "
                      "ours."},
     .synchronous = true,
+    .one_size_only = "its planner's objective is for micro-batches of one size",
     .options = {{"order",
                  "strict",
                  "each stage's order: strict (by key, waiting for it) or ready (the least key of "

@@ -283,7 +283,9 @@ void TorchWorker::add_loss(const State& s, int iteration, Micro op, double value
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (!s.counts_loss) return;
   if (in_run == program.updates) return;  // the incomplete update at the end of the run, which is dropped
-  losses_[update] += value * micros_per_op_of(s) / micros_of(program, in_run, program.micros_per_update);
+  losses_[update] += program.sizes.differ()
+                         ? value * program.sizes.weight(op)
+                         : value * micros_per_op_of(s) / micros_of(program, in_run, program.micros_per_update);
   loss_parts_[update] += micros_per_op_of(s);
 }
 

@@ -20,11 +20,14 @@ bool TorchWorker::holds(StageId stage, Micro micro) const {
 }
 
 std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) const {
-  const std::int64_t n = context_.spec->micro_batch * micros_per_op_of(s);
   const Program& program = *context_.program;
+  const MicrobatchSizes& sizes = program.sizes;
+  const std::int64_t n = sizes.differ() ? sizes.of(op) : context_.spec->micro_batch * micros_per_op_of(s);
   const std::int64_t before =
       static_cast<std::int64_t>(iteration_) * program.microbatches + std::int64_t{op.value} * micros_per_op_of(s);
-  const std::int64_t first = before / program.sequence_chunks * context_.spec->micro_batch;
+  const std::int64_t first =
+      sizes.differ() ? static_cast<std::int64_t>(iteration_) * program.updates * sizes.batch() + sizes.before(op)
+                     : before / program.sequence_chunks * context_.spec->micro_batch;
   std::vector<std::int64_t> samples(static_cast<std::size_t>(n));
   const auto& order = context_.request->order;
   const std::int64_t samples_there =
@@ -244,7 +247,10 @@ void TorchWorker::count_key_value_gradients(State& s, const Instruction& op) {
 void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (!slot.divided.empty()) finish_divided_gradient(s, slot);
-  const double scale = context_.spec->loss_scale * micros_per_op_of(s) / context_.program->micros_per_update;
+  const Program& program = *context_.program;
+  const double loss_scale = context_.spec->loss_scale;
+  const double scale = program.sizes.differ() ? loss_scale * program.sizes.weight(op.micro)
+                                              : loss_scale * micros_per_op_of(s) / program.micros_per_update;
   slot.input_gradients = s.module->input_gradient(slot.output_gradients, scale, read_weights(s, op), slot.stash);
   s.weights->used(op);
   slot.passed = s.module->take_passed();

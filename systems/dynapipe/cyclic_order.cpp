@@ -1,0 +1,88 @@
+#include "systems/dynapipe/cyclic_order.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+namespace sluice {
+
+std::optional<StageOrders> cyclic_order(int stages, std::span<const int> entering, const HoldingLimit* limit) {
+  struct Stage {
+    std::deque<int> forwards, backwards;
+    double held = 0;
+  };
+  std::vector<Stage> all(static_cast<std::size_t>(stages));
+  all.front().forwards.assign(entering.begin(), entering.end());
+  StageOrders orders(all.size());
+  std::size_t left = 2 * all.size() * entering.size();
+  while (left > 0) {
+    const std::size_t before = left;
+    std::vector<std::pair<std::deque<int>*, int>> next;  // what enters which queue at the end of the cycle
+    for (int s = 0; s < stages; ++s) {
+      Stage& stage = all[s];
+      if (!stage.backwards.empty()) {
+        const int micro = stage.backwards.front();
+        stage.backwards.pop_front();
+        if (limit) stage.held -= limit->held[s][micro];
+        orders[s].push_back(backward_op(s, micro));
+        if (s > 0) next.emplace_back(&all[s - 1].backwards, micro);
+        --left;
+      }
+      if (stage.forwards.empty()) continue;
+      const int micro = stage.forwards.front();
+      if (limit && stage.held + limit->held[s][micro] > limit->limit[s]) continue;
+      stage.forwards.pop_front();
+      if (limit) stage.held += limit->held[s][micro];
+      orders[s].push_back(forward_op(s, micro));
+      next.emplace_back(s + 1 < stages ? &all[s + 1].forwards : &stage.backwards, micro);
+      --left;
+    }
+    if (left == before) return std::nullopt;
+    for (const auto& [queue, micro] : next) queue->push_back(micro);
+  }
+  return orders;
+}
+
+bool keeps(const StageOrders& orders, const HoldingLimit& limit) {
+  for (std::size_t s = 0; s < orders.size(); ++s) {
+    double held = 0;
+    for (const Op& op : orders[s]) {
+      const double own = limit.held[s][op.micro.index()];
+      held += op.kind == OpKind::forward ? own : -own;
+      if (held > limit.limit[s]) return false;
+    }
+  }
+  return true;
+}
+
+double makespan(const StageOrders& orders, const ChainTimes& times) {
+  constexpr double kNotYet = -1;
+  const std::size_t stages = orders.size(), micros = times.forward.front().size();
+  std::vector<std::vector<double>> forward(stages, std::vector<double>(micros, kNotYet)), backward = forward;  // ends
+  std::vector<std::size_t> next(stages, 0);
+  std::vector<double> free(stages, 0);
+  // When the input of an op is there; kNotYet: what makes it has not run.
+  const auto input = [&](std::size_t s, const Op& op) {
+    const std::size_t m = op.micro.index();
+    if (op.kind == OpKind::forward && s == 0) return 0.0;
+    if (op.kind != OpKind::forward && s + 1 == stages) return forward[s][m];
+    const double made = op.kind == OpKind::forward ? forward[s - 1][m] : backward[s + 1][m];
+    return made == kNotYet ? kNotYet : made + times.message;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < stages; ++s)
+      for (; next[s] < orders[s].size(); ++next[s]) {
+        const Op& op = orders[s][next[s]];
+        const double there = input(s, op);
+        if (there == kNotYet) break;
+        const auto& seconds = op.kind == OpKind::forward ? times.forward : times.backward;
+        free[s] = std::max(free[s], there) + seconds[s][op.micro.index()];
+        (op.kind == OpKind::forward ? forward : backward)[s][op.micro.index()] = free[s];
+        moved = true;
+      }
+  }
+  return std::ranges::max(free);
+}
+
+}  // namespace sluice
