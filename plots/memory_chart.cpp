@@ -200,7 +200,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
            {"color",
             {{"field", "rank"},
              {"type", "ordinal"},
-             {"scale", {{"scheme", "viridis"}}},
+             {"scale", {{"scheme", {{"name", "viridis"}, {"extent", Json::array({0.25, 0.9})}}}}},
              {"legend", {{"title", "rank"}, {"orient", "bottom"}, {"symbolType", "stroke"}}}}}}}});
   }
   chart.spec["columns"] = 3;

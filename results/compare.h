@@ -4,12 +4,20 @@
 
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "results/comparison.h"
 #include "results/flat_table.h"
 
 namespace sluice {
+
+// What is compared with one another: workload, cluster, clock, cost source, batch, ranks, duration, optimizer. Never
+// mixes clocks, nor costs from a formula with costs from a profile, nor what was trained for longer, or at another
+// learning rate: see optimizer_text.
+using ComparisonGroup =
+    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
+ComparisonGroup comparison_group(const Record& record);
 
 // One comparison for each (workload, cluster, clock, cost source, batch, ranks, duration, optimizer), in this order, of
 // the records whose purpose is to measure. Runs at different learning rates are never in one comparison, and neither
