@@ -146,7 +146,7 @@ const char* const kTimelineScript = R"js(
       }
       if (found < 0) return page.hide();
       var parts = /^([0-9]+)([FBIWR])([0-9.]+)$/.exec(boxes.text[found]), start = boxes.start[found] * tick;
-      var to = boxes.to && boxes.to[found] !== null ? ' to rank ' + boxes.to[found] : '';
+      var to = boxes.to && boxes.to[found] >= 0 ? ' to rank ' + boxes.to[found] : '';
       var length = boxes.length[found] * tick, kind = opKinds[boxes.kind[found]][0];
       var lines = [parts ? kind + ' of micro-batch ' + parts[3] + ', stage ' + parts[1] : boxes.text[found],
         (to ? 'from ' : '') + 'rank ' + boxes.rank[found] + to,

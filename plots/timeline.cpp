@@ -27,7 +27,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kMaxOps = 4000;  // of one timeline
+constexpr std::size_t kMaxOps = 3000;  // of one timeline
 constexpr double kTicks = 1'000'000;   // of a timeline: times are whole numbers of them
 
 // Which part of its rank's row a box fills.
@@ -123,7 +123,7 @@ Timeline timeline_of_row(const std::string& name, const Comparison& comparison, 
       boxes["length"].push_back(ticks(op.end) - ticks(op.start));
       boxes["text"].push_back(part.stage >= 0 ? fmt::format("{}{}{}", part.stage, part.kind, part.micro) : op.op);
       boxes["version"].push_back(op.version);
-      boxes["to"].push_back(op.to);
+      boxes["to"].push_back(op.to.value_or(-1));
     }
   }
   if (!versions) boxes.erase("version");

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "results/compare_columns.h"
@@ -89,7 +91,9 @@ ComparisonGroup comparison_group(const Record& r) {
           r.batch,    r.ranks,   duration_text(r),     optimizer_text(r)};
 }
 
-std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
+// take: what a row keeps of a record.
+static std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options,
+                                       const std::function<Record(const Record&)>& take) {
   const Field& metric = compare_metric(options.metric);
   std::vector<const Record*> kept = latest_of(records);
   std::erase_if(kept, [](const Record* record) { return record->purpose != Purpose::measure; });
@@ -146,7 +150,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       comparison.metric = metric_name(first);
       comparison.lower_is_better = lower_is_better(first);
       comparison.target = target(first);
-      LabelledRows labelled = comparison_rows(members);
+      LabelledRows labelled = comparison_rows(members, take);
       comparison.rows = std::move(labelled.rows);
       comparison.options = std::move(labelled.shared_options);
       for (ComparisonRow& row : comparison.rows) {
@@ -167,6 +171,18 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
     }
   }
   return result;
+}
+
+std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
+  return compare(records, options, [](const Record& record) { return record; });
+}
+
+std::vector<Comparison> compare(std::vector<Record>&& records, const CompareOptions& options) {
+  std::vector<Record> own = std::move(records);
+  return compare(own, options, [&own](const Record& record) -> Record {
+    if (record.system == kReferenceSystem) return record;  // may stand in several comparisons
+    return std::move(own[static_cast<std::size_t>(&record - own.data())]);
+  });
 }
 
 std::string clock_text(const Comparison& comparison) {

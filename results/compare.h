@@ -24,6 +24,7 @@ ComparisonGroup comparison_group(const Record& record);
 // are tuned ones and those at a rate that all share. Throws InputError if the baseline that was asked for is in none of
 // the records.
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options = {});
+std::vector<Comparison> compare(std::vector<Record>&& records, const CompareOptions& options = {});  // without copies
 
 // One table a comparison, with a legend of its marks: aligned for a terminal, Markdown or LaTeX.
 enum class TableForm { text, markdown, latex };

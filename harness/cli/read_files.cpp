@@ -8,14 +8,13 @@
 
 #include "harness/base/error.h"
 #include "results/metrics.h"
-#include "results/store.h"
 
 namespace sluice {
 
-std::vector<Record> read_files(const std::vector<std::string>& files) {
+std::vector<Record> read_files(const std::vector<std::string>& files, RecordUse use) {
   std::vector<Record> records;
   for (const std::string& file : files) {
-    StoredRecords stored = read_records(file);
+    StoredRecords stored = read_records(file, use);
     for (const std::string& warning : stored.warnings) fmt::print(stderr, "warning: {}\n", warning);
     std::ranges::move(stored.records, std::back_inserter(records));
   }
