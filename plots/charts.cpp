@@ -161,7 +161,7 @@ std::size_t add_timelines(ChartSet& set) {
         for (const ComparisonRow* row : drawing_order(c)) {
           if (row->reference && reference_drawn) continue;  // the same run in every rank count
           if (drawn.contains(row->label)) continue;
-          Timeline timeline = timeline_of_row("timeline-" + suffix + "-" + slug(row->label), c, *row);
+          Timeline timeline = timeline_of_row("timeline-" + suffix + "-" + slug(row->label), *row);
           if (timeline.data.is_null()) continue;
           drawn.insert(row->label);
           reference_drawn |= row->reference;
@@ -170,7 +170,7 @@ std::size_t add_timelines(ChartSet& set) {
             continue;
           }
           ops += timeline.ops;
-          timeline.group = suffix + (row->asynchronous ? "-batches" : "-update");
+          timeline.group = suffix + (row->reference ? "-device" : row->asynchronous ? "-batches" : "-update");
           section.timelines.push_back(std::move(timeline));
         }
     }

@@ -119,6 +119,6 @@ Chart microbatch_scaling_chart(const std::string& name, const std::string& title
 // system.
 Chart memory_over_time_chart(const std::string& name, const Comparison& comparison);
 // Of the first record of the row that has one.
-Timeline timeline_of_row(const std::string& name, const Comparison& comparison, const ComparisonRow& row);
+Timeline timeline_of_row(const std::string& name, const ComparisonRow& row);
 
 }  // namespace sluice

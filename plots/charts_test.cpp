@@ -228,7 +228,7 @@ TEST(Charts, TimelineReadsTheOps) {
   r.theory = {.bubble_ratio = 0.25};
   r.observed = {};
   const std::vector<Comparison> comparisons = compare(std::vector<Record>{r});
-  const Timeline timeline = timeline_of_row("t", comparisons[0], comparisons[0].rows[0]);
+  const Timeline timeline = timeline_of_row("t", comparisons[0].rows[0]);
   const Json& boxes = timeline.data["boxes"];
   std::multiset<std::string> kinds;
   for (const Json& kind : boxes["kind"]) kinds.insert(kOpKinds[kind.get<int>()].name);

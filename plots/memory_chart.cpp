@@ -15,7 +15,8 @@
 namespace sluice {
 namespace {
 
-constexpr int kWidth = 230;  // pixels, of a panel over time
+constexpr int kWidth = 230;           // pixels, of a panel over time
+constexpr std::size_t kMaxLines = 8;  // ranks of a panel: of more, the first, the last and some between
 
 // Of the points within each `step` seconds the highest alone, and the last one.
 std::vector<HeldPoint> thinned(const std::vector<HeldPoint>& points, double step) {
@@ -189,9 +190,11 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
   Json& views = chart.spec["concat"] = Json::array();
   for (const Panel& panel : panels) {
     Json values = Json::array();
-    for (std::size_t rank = 0; rank < panel.held.size(); ++rank) {
+    const std::size_t ranks = panel.held.size(), lines = std::min(ranks, kMaxLines);
+    for (std::size_t line = 0; line < lines; ++line) {
+      const std::size_t rank = lines < ranks ? line * (ranks - 1) / (lines - 1) : line;
       const double weight = bytes ? panel.weight[rank] : 1;
-      for (const HeldPoint& point : thinned(panel.held[rank], longest / kWidth))
+      for (const HeldPoint& point : thinned(panel.held[rank], 2 * longest / kWidth))
         values.push_back({{"rank", rank},
                           {"time", point.seconds / time.divisor},
                           {"held", static_cast<double>(point.held) * weight / scale.divisor}});

@@ -177,7 +177,7 @@ const char* const kPageScript = R"js(
   document.addEventListener('scroll', function () { tip.hidden = true; }, true);
 
   // On a narrow screen a chart is small until it is enlarged: then it scrolls in its frame.
-  all('figcaption').forEach(function (caption) {
+  all('figure:not(.timeline) figcaption').forEach(function (caption) {
     button('enlarge', '', caption, function () { caption.parentElement.classList.toggle('large'); })
       .className = 'enlarge';
   });

@@ -26,7 +26,8 @@ const char* const kTimelineScript = R"js(
     function span(k) {  // top and height of a box
       var y = TOP + boxes.rank[k] * row, foot = data.lanes ? LANE * row : row - GAP, half = (foot - GAP) / 2;
       return boxes.place[k] === 3 ? [y + LANE * row + 1, row * (1 - LANE) - 3]
-        : boxes.place[k] === 1 ? [y + GAP, half] : boxes.place[k] === 2 ? [y + GAP + half, half] : [y + GAP, foot - GAP];
+        : boxes.place[k] === 1 ? [y + GAP, half]
+        : boxes.place[k] === 2 ? [y + GAP + half, half] : [y + GAP, foot - GAP];
     }
     function draw() {
       drawn = true;

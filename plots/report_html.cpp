@@ -268,7 +268,8 @@ class Page {
     std::string html =
         "<noscript><p>A script draws the timelines.</p></noscript>\n"
         "<p class=\"soft\">Bubble: the share of the ranks' time in which they do not compute; theory: what the "
-        "system's paper promises for equal stages without messages. Timelines of an update share one time axis, and "
+        "system's paper promises for equal stages without messages. Timelines of an update share one time axis for "
+        "each number of ranks, and "
         "so do those of asynchronous systems, which show their first batches.</p>\n<div class=\"grid\">\n";
     for (const Timeline& t : part.timelines) {
       Json data = t.data;
@@ -277,7 +278,7 @@ class Page {
       for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
         json.replace(at, 1, "\\u003c");  // no text ends the script
       std::string notes;
-      for (const std::string& note : t.notes) notes += (notes.empty() ? "" : "<br>") + escape_html(note);
+      for (const std::string& note : t.notes) notes += (notes.empty() ? "" : " · ") + escape_html(note);
       html += fmt::format(
           "<figure class=\"wide timeline\" id=\"figure-{}\"><h4>{}</h4><p class=\"soft\">{}</p>"
           "<div class=\"chart\"><canvas role=\"img\" aria-label=\"Timeline of {}\"></canvas></div>"

@@ -52,7 +52,7 @@ double idle_share(const Record& record, int ranks, double begin, double end) {
 
 }  // namespace
 
-Timeline timeline_of_row(const std::string& name, const Comparison& comparison, const ComparisonRow& row) {
+Timeline timeline_of_row(const std::string& name, const ComparisonRow& row) {
   const auto found = std::find_if(row.records.begin(), row.records.end(),
                                   [](const Record& r) { return has_metrics(r) && !r.timeline.empty(); });
   if (found == row.records.end()) return {name};
@@ -78,10 +78,9 @@ Timeline timeline_of_row(const std::string& name, const Comparison& comparison, 
                     .records = record.digest};
   if (const auto promised = record.theory ? record.theory->bubble_ratio : std::nullopt)
     timeline.title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
-  timeline.notes = {comparison.title + " · " + setting(comparison) +
-                    fmt::format(" · {} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")};
+  timeline.notes = {fmt::format("{} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")};
   if (order.size() > kMaxOps) {
-    timeline.notes.push_back(fmt::format("The first {} of {} ops", kMaxOps, order.size()));
+    timeline.notes.push_back(fmt::format("the first {} of {} ops", kMaxOps, order.size()));
     order.resize(kMaxOps);
     end = begin;
     for (const std::size_t k : order) end = std::max(end, record.timeline[k].end);
@@ -92,7 +91,7 @@ Timeline timeline_of_row(const std::string& name, const Comparison& comparison, 
     for (const std::size_t k : path) running += record.timeline[k].end - record.timeline[k].start;
     const double length = record.timeline[path.back()].end - record.timeline[path.front()].start;
     timeline.notes.push_back(
-        fmt::format("Line: the critical path, {} ops; between them {:.1f} % of its time passes waiting", path.size(),
+        fmt::format("line: the critical path, {} ops; between them {:.1f} % of its time passes waiting", path.size(),
                     100 * std::max(0.0, 1 - running / length)));
   }
 
