@@ -54,7 +54,7 @@ struct ChartSection {
 // A report is for reading: what goes beyond is left out, and ChartSet::left_out says so.
 inline constexpr std::size_t kMaxRows = 400;  // of all comparisons; beyond, each system's best in each
 inline constexpr std::size_t kMaxSections = 30;
-inline constexpr std::size_t kMaxCharts = 60;           // of all sections
+inline constexpr std::size_t kMaxCharts = 75;           // of all sections
 inline constexpr std::size_t kMaxTimelineOps = 20'000;  // about 0.7 MB of the page
 
 // Something beside the records: published figures, for one.

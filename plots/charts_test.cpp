@@ -385,7 +385,7 @@ TEST(Charts, ALargeReportShowsTheBestRowsAndSaysWhatItLeavesOut) {
   EXPECT_EQ(throughputs, kMaxSections);
   ASSERT_EQ(wide.left_out.size(), 2u);
   EXPECT_TRUE(wide.left_out[0].starts_with("30 of 40 experiments are shown")) << wide.left_out[0];
-  EXPECT_TRUE(wide.left_out[1].starts_with("60 charts are drawn")) << wide.left_out[1];
+  EXPECT_TRUE(wide.left_out[1].starts_with("75 charts are drawn")) << wide.left_out[1];
 }
 
 TEST(Charts, ReportsSayThatTimelinesWereLeftOutOfTheRecords) {

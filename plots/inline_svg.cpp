@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <set>
+#include <string_view>
 
 namespace sluice {
 namespace {
@@ -47,6 +50,32 @@ void round_numbers(std::string& svg, const std::string& name) {
   svg = result + svg.substr(from);
 }
 
+// What marks carry to be drawn by is no part of what the page says of them: "x: 4; label: GPipe" -> "label: GPipe".
+void drop_drawing_fields(std::string& svg) {
+  static const std::set<std::string, std::less<>> kFields = {
+      "order", "ink", "color", "shade", "top", "bottom", "drawn", "framed", "centre", "middle", "text", "x", "y"};
+  const std::string head = " aria-label=\"";
+  std::string result;
+  std::size_t from = 0;
+  for (std::size_t at; (at = svg.find(head, from)) != std::string::npos;) {
+    const std::size_t begin = at + head.size(), end = std::min(svg.find('"', begin), svg.size());
+    result.append(svg, from, begin - from);
+    bool first = true;
+    for (std::size_t part = begin; part < end;) {
+      const std::size_t stop = std::min(svg.find("; ", part), end);
+      const std::string_view text = std::string_view(svg).substr(part, stop - part);
+      if (!kFields.contains(text.substr(0, text.find(':')))) {
+        if (!first) result += "; ";
+        result += text;
+        first = false;
+      }
+      part = stop == end ? end : stop + 2;
+    }
+    from = end;
+  }
+  svg = result + svg.substr(from);
+}
+
 }  // namespace
 
 InlineSvg inline_svg(const std::string& svg, const std::string& name) {
@@ -80,6 +109,7 @@ InlineSvg inline_svg(const std::string& svg, const std::string& name) {
                             " text-anchor=\"start\"",
                             " transform=\"translate(0,0)\""})
     replace_all(result.markup, noise, "");
+  drop_drawing_fields(result.markup);
   for (const char* attribute_name : {"d", "transform"}) round_numbers(result.markup, attribute_name);
   replace_all(result.markup, " id=\"", " id=\"" + name + "-");
   replace_all(result.markup, "url(#", "url(#" + name + "-");

@@ -152,15 +152,12 @@ const char* const kPageScript = R"js(
   var tip = make('div', '', document.body);
   tip.id = 'tip';
   tip.hidden = true;
-  var hidden = /^(order|ink|color|shade|top|bottom|drawn|framed|centre|middle|text|x|y)$/;
   function show(event) {
     var mark = event.target.closest && event.target.closest('.chart svg [aria-label]');
     var label = mark && mark.getAttribute('aria-label');
     if (event.target.tagName === 'CANVAS') return;  // which tells by itself
     if (!label || /axis|legend|^Title/.test(label)) { tip.hidden = true; return; }
-    tell(label.split('; ').filter(function (part) {
-      return !hidden.test(part.split(':')[0]);
-    }).join('\n').replace(/-?\d+\.\d{4,}/g, function (digits) {
+    tell(label.split('; ').join('\n').replace(/-?\d+\.\d{4,}/g, function (digits) {
       return String(Number(Number(digits).toPrecision(4)));
     }), event);
   }
