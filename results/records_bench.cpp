@@ -103,7 +103,8 @@ void over_records(benchmark::State& state, const Work& work) {
   if (n == 1000) seconds_at_thousand = of_record;
   if (n > 1000 && of_record > kMaxGrowth * seconds_at_thousand)
     state.SkipWithError(fmt::format("not linear: {:.3g} us a record, {:.3g} us in a file of 1,000", 1e6 * of_record,
-                                    1e6 * seconds_at_thousand));
+                                    1e6 * seconds_at_thousand)
+                            .c_str());
   state.SetItemsProcessed(state.iterations() * n);
   state.SetComplexityN(n);
 }

@@ -73,7 +73,8 @@ TEST_F(StoreTest, CreatesFoldersAndReadsBackWhatWasAppended) {
 TEST_F(StoreTest, FiguresAreReadWithoutTimelinesAndLayersOfPlans) {
   const fs::path path = folder_ / "runs.jsonl";
   Record r = record("a");
-  r.ranks = 1;
+  r.ranks = r.microbatches = 1;
+  r.batch = r.samples_per_step = 1;
   r.timeline = {{0, "0F0", 0, 1}, {0, "0B0", 1, 2}};
   r.plan = PlanDescription{.stages = {{.layers = {{0, 1, 2}}, .devices = {0}}}};
   std::string lines;  // more than one thread takes on

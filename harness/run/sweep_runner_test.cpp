@@ -86,7 +86,7 @@ std::vector<Record> records_of_a_sweep(const std::string& file, std::optional<Ke
               r.clock = c.clock;
               r.ranks = c.ranks;
               r.microbatches = c.microbatches;
-              r.samples_per_step = c.batch;
+              r.batch = r.samples_per_step = c.batch;
               r.step_seconds.assign(4, 1.0 / c.microbatches);
               r.timeline = {{0, "0F0", 0, 0.5}};
               return r;
