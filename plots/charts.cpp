@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -52,38 +54,158 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
   return sections;
 }
 
-// Memory, what is sent and timelines do not depend on the learning rate: one of each for every rank count, from
-// wherever a run of that system was whole.
-void add_per_rank_count(ChartSection& section) {
+// Charts of all sections, made until there are kMaxCharts of them: throughput of every section first, then what
+// follows in ChartPlan::Rank.
+class ChartPlan {
+ public:
+  enum class Rank { throughput, accuracy, scaling, planners, trade_off, memory, over_time, communication };
+
+  void add(ChartSection& section, ChartTopic topic, Rank rank, std::function<Chart()> make) {
+    entries_.push_back({&section, topic, rank, std::move(make), std::nullopt});
+  }
+  // Into the sections, in the order in which they were added. Returns for how many there was no room.
+  std::size_t make() {
+    std::vector<Entry*> by_rank;
+    for (Entry& entry : entries_) by_rank.push_back(&entry);
+    std::ranges::stable_sort(by_rank, {}, &Entry::rank);
+    std::size_t made = 0, left = 0;
+    for (Entry* entry : by_rank) {
+      if (made == kMaxCharts) {
+        ++left;
+        continue;
+      }
+      entry->chart = entry->make();
+      made += !entry->chart->spec.is_null();
+    }
+    for (Entry& entry : entries_)
+      if (entry.chart) sluice::add(entry.section->charts, std::move(*entry.chart), entry.topic);
+    return left;
+  }
+
+ private:
+  struct Entry {
+    ChartSection* section;
+    ChartTopic topic;
+    Rank rank;
+    std::function<Chart()> make;
+    std::optional<Chart> chart;
+  };
+  std::vector<Entry> entries_;
+};
+
+// The comparisons of each rank count.
+std::vector<std::span<const Comparison>> by_rank_count(std::span<const Comparison> all) {
+  std::vector<std::span<const Comparison>> result;
+  for (std::size_t from = 0; from < all.size();) {
+    std::size_t to = from;
+    while (to < all.size() && all[to].ranks == all[from].ranks) ++to;
+    result.push_back(all.subspan(from, to - from));
+    from = to;
+  }
+  return result;
+}
+
+// Memory and what is sent do not depend on the learning rate: one of each for every rank count, from wherever a run of
+// that system was whole.
+void plan_per_rank_count(ChartPlan& plan, ChartSection& section) {
+  using enum ChartPlan::Rank;
   const auto measured = [](const Comparison& c) {
     return std::count_if(c.rows.begin(), c.rows.end(),
                          [](const ComparisonRow& row) { return row.peak_memory.has_value(); });
   };
-  bool reference_drawn = false;
-  const std::span<const Comparison> all = section.comparisons;
-  for (std::size_t from = 0; from < all.size();) {
-    std::size_t to = from;
-    while (to < all.size() && all[to].ranks == all[from].ranks) ++to;
-    const auto same_ranks = all.subspan(from, to - from);
-    from = to;
+  for (const auto same_ranks : by_rank_count(section.comparisons)) {
     const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
     const Comparison& fullest = *std::ranges::max_element(same_ranks, {}, measured);
-    add(section.charts, memory_throughput_chart("pareto-" + suffix, fullest), ChartTopic::memory);
-    add(section.charts, memory_chart("memory-" + suffix, fullest), ChartTopic::memory);
-    add(section.charts, memory_over_time_chart("activations-" + suffix, same_ranks.front()), ChartTopic::memory);
-    add(section.charts, communication_chart("communication-" + suffix, fullest), ChartTopic::communication);
-    std::set<std::string> drawn;
-    for (const Comparison& c : same_ranks)
-      for (const ComparisonRow* row : drawing_order(c)) {
-        if (row->reference && reference_drawn) continue;  // the same run in every rank count
-        if (drawn.contains(row->label)) continue;
-        Chart chart = timeline_chart("timeline-" + suffix + "-" + slug(row->label), c, *row);
-        if (chart.spec.is_null()) continue;
-        drawn.insert(row->label);
-        reference_drawn |= row->reference;
-        add(section.charts, std::move(chart), ChartTopic::timelines);
-      }
+    const Comparison& first = same_ranks.front();
+    const auto show = [&](ChartTopic topic, ChartPlan::Rank rank, auto chart, const char* name, const Comparison& of) {
+      plan.add(section, topic, rank, [chart, name = name + suffix, &of] { return chart(name, of); });
+    };
+    show(ChartTopic::memory, trade_off, memory_throughput_chart, "pareto-", fullest);
+    show(ChartTopic::memory, memory, memory_chart, "memory-", fullest);
+    show(ChartTopic::memory, over_time, memory_over_time_chart, "activations-", first);
+    show(ChartTopic::communication, communication, communication_chart, "communication-", fullest);
   }
+}
+
+void plan_section(ChartPlan& plan, ChartSection& section, Chart over_microbatches) {
+  using enum ChartPlan::Rank;
+  const std::span<const Comparison> all = section.comparisons;
+  const std::string id = section.id, title = all.front().title, metric = all.front().metric;
+  const auto show = [&](ChartTopic topic, ChartPlan::Rank rank, std::function<Chart()> make) {
+    plan.add(section, topic, rank, std::move(make));
+  };
+  show(ChartTopic::throughput, throughput,
+       [=] { return throughput_chart("throughput-" + id, "Throughput: " + title, all); });
+  show(ChartTopic::accuracy, accuracy,
+       [=] { return time_to_accuracy_chart("time-to-accuracy-" + id, "Time to accuracy: " + title, all); });
+  show(ChartTopic::accuracy, accuracy,
+       [=] { return final_metric_chart("final-" + id, "Final " + metric + ": " + title, all); });
+  show(ChartTopic::accuracy, accuracy, [=] { return curves_chart("curves-time-" + id, all, CurveAxis::time); });
+  show(ChartTopic::accuracy, accuracy, [=] { return curves_chart("curves-updates-" + id, all, CurveAxis::updates); });
+  show(ChartTopic::scaling, scaling,
+       [=] { return rank_scaling_chart("scaling-" + id, "Throughput over ranks: " + title, all); });
+  show(ChartTopic::scaling, scaling, [chart = std::move(over_microbatches)] { return chart; });
+  show(ChartTopic::planners, planners, [=] { return planner_chart("planners-" + id, "Planners: " + title, all); });
+  plan_per_rank_count(plan, section);
+}
+
+// Up to kMaxTimelineOps ops of all sections. Returns how many timelines were left out.
+std::size_t add_timelines(ChartSet& set) {
+  std::size_t ops = 0, left = 0;
+  for (ChartSection& section : set.sections) {
+    bool reference_drawn = false;
+    for (const auto same_ranks : by_rank_count(section.comparisons)) {
+      const std::string suffix = fmt::format("{}-r{}", section.id, same_ranks.front().ranks);
+      std::set<std::string> drawn;
+      for (const Comparison& c : same_ranks)
+        for (const ComparisonRow* row : drawing_order(c)) {
+          if (row->reference && reference_drawn) continue;  // the same run in every rank count
+          if (drawn.contains(row->label)) continue;
+          Timeline timeline = timeline_of_row("timeline-" + suffix + "-" + slug(row->label), *row);
+          if (timeline.data.is_null()) continue;
+          drawn.insert(row->label);
+          reference_drawn |= row->reference;
+          if (ops + timeline.ops > kMaxTimelineOps) {
+            ++left;
+            continue;
+          }
+          ops += timeline.ops;
+          timeline.group = suffix + (row->reference ? "-device" : row->asynchronous ? "-batches" : "-update");
+          section.timelines.push_back(std::move(timeline));
+        }
+    }
+  }
+  return left;
+}
+
+// Keeps the best row of each system, and the reference's.
+void keep_best_rows(Comparison& c) {
+  std::set<std::string> seen;  // rows are sorted, best first
+  std::erase_if(c.rows, [&](const ComparisonRow& row) { return !seen.insert(row.system).second; });
+}
+
+std::size_t rows_of(const ChartSet& set) {
+  std::size_t rows = 0;
+  for (const ChartSection& section : set.sections)
+    for (const Comparison& c : section.comparisons) rows += c.rows.size();
+  return rows;
+}
+
+// Why there are runs without a timeline.
+std::string missing_timelines(const ChartSet& set) {
+  std::size_t runs = 0, without = 0;
+  for (const ChartSection& section : set.sections)
+    for (const Comparison& c : section.comparisons)
+      for (const ComparisonRow& row : c.rows) {
+        if (row.records.front().outcome != RecordOutcome::ok) continue;
+        ++runs;
+        without += std::ranges::all_of(row.records, [](const Record& r) { return r.timeline.empty(); });
+      }
+  if (without == 0) return "";
+  return fmt::format(
+      "{} of {} rows have no timeline: by default sluice run keeps them in sweeps of up to 50 cases; "
+      "--timelines best keeps those of each system's fastest run.",
+      without, runs);
 }
 
 void add_overview(ChartSet& set) {
@@ -138,39 +260,51 @@ void add_boundaries(ChartSet& set, std::span<const Record> records) {
 // the same chart name: the second one gets a number.
 static void make_names_distinct(ChartSet& set) {
   std::set<std::string> taken;
-  const auto rename = [&](std::vector<Chart>& charts) {
-    for (Chart& chart : charts) {
+  const auto rename = [&](auto& charts) {
+    for (auto& chart : charts) {
       const std::string stem = chart.name;
       for (int n = 2; !taken.insert(chart.name).second; ++n) chart.name = stem + "-" + std::to_string(n);
     }
   };
   rename(set.overview);
-  for (ChartSection& section : set.sections) rename(section.charts);
+  for (ChartSection& section : set.sections) {
+    rename(section.charts);
+    rename(section.timelines);
+  }
   rename(set.boundary_charts);
 }
 
 ChartSet make_charts(std::span<const Record> records) {
+  const std::string part = "sluice report FILE --filter workload=NAME makes a report of a part.";
   ChartSet set;
   set.sections = sections_of(compare(records));
-  for (ChartSection& section : set.sections) {
-    const Comparison& first = section.comparisons.front();
-    const std::span<const Comparison> all = section.comparisons;
-    const auto show = [&](ChartTopic topic, Chart chart) { add(section.charts, std::move(chart), topic); };
-    show(ChartTopic::throughput, throughput_chart("throughput-" + section.id, "Throughput: " + first.title, all));
-    show(ChartTopic::accuracy,
-         time_to_accuracy_chart("time-to-accuracy-" + section.id, "Time to accuracy: " + first.title, all));
-    show(ChartTopic::accuracy,
-         final_metric_chart("final-" + section.id, "Final " + first.metric + ": " + first.title, all));
-    show(ChartTopic::accuracy, curves_chart("curves-time-" + section.id, all, CurveAxis::time));
-    show(ChartTopic::accuracy, curves_chart("curves-updates-" + section.id, all, CurveAxis::updates));
-    show(ChartTopic::scaling,
-         rank_scaling_chart("scaling-" + section.id, "Throughput over ranks: " + first.title, all));
-    show(ChartTopic::scaling,
-         microbatch_scaling_chart("microbatches-" + section.id, "Throughput over micro-batches: " + first.title, all));
-    show(ChartTopic::planners, planner_chart("planners-" + section.id, "Planners: " + first.title, all));
-    add_per_rank_count(section);
+  if (set.sections.size() > kMaxSections) {
+    set.left_out.push_back(fmt::format("{} of {} experiments are shown, the first by workload. {}", kMaxSections,
+                                       set.sections.size(), part));
+    set.sections.erase(set.sections.begin() + kMaxSections, set.sections.end());
   }
-  add(set.overview, validation_chart("validation", validate(validated_cases({records.begin(), records.end()}))));
+  std::vector<Chart> over_microbatches;  // of all rows, before the best ones alone are kept
+  for (const ChartSection& section : set.sections)
+    over_microbatches.push_back(microbatch_scaling_chart(
+        "microbatches-" + section.id, "Throughput over micro-batches: " + section.comparisons.front().title,
+        section.comparisons));
+  if (const std::size_t rows = rows_of(set); rows > kMaxRows) {
+    for (ChartSection& section : set.sections) std::ranges::for_each(section.comparisons, keep_best_rows);
+    set.left_out.push_back(
+        fmt::format("{} of {} rows are shown: the best of each system in each comparison. sluice "
+                    "compare and sluice export show all.",
+                    rows_of(set), rows));
+  }
+  ChartPlan plan;
+  for (std::size_t k = 0; k < set.sections.size(); ++k)
+    plan_section(plan, set.sections[k], std::move(over_microbatches[k]));
+  if (const std::size_t left = plan.make(); left > 0)
+    set.left_out.push_back(fmt::format(
+        "{} charts are drawn, up to {} are not: those of memory and communication first. {}", kMaxCharts, left, part));
+  if (const std::size_t left = add_timelines(set); left > 0)
+    set.left_out.push_back(fmt::format("{} timelines are not drawn, for the size of the page. {}", left, part));
+  if (std::string missing = missing_timelines(set); !missing.empty()) set.left_out.push_back(std::move(missing));
+  add(set.overview, validation_chart("validation", validate(validated_cases(records))));
   add_overview(set);
   add_boundaries(set, records);
   make_names_distinct(set);

@@ -15,7 +15,7 @@
 namespace sluice {
 
 // Where a report shows a chart.
-enum class ChartTopic { overview, throughput, accuracy, memory, scaling, communication, planners, timelines };
+enum class ChartTopic { overview, throughput, accuracy, memory, scaling, communication, planners };
 
 struct Chart {
   std::string name;   // a file name without its ending: "throughput-mlp-wall-r4"
@@ -23,6 +23,17 @@ struct Chart {
   Json spec;
   ChartTopic topic = ChartTopic::overview;
   std::string records = {};  // words that the records it shows have, among those of its section; "": all of them
+};
+
+// What the page draws of one record's ops.
+struct Timeline {
+  std::string name, title = {};
+  std::vector<std::string> notes = {};  // lines below the title
+  std::string group = {};               // timelines of one group share a time axis
+  std::string records = {};             // as Chart::records
+  std::size_t ops = 0;                  // boxes
+  double seconds = 0;
+  Json data = nullptr;  // null: the row has no timeline
 };
 
 // The Vega-Lite document as a file holds it. Texts come from records: what is no character of XML is made visible, as
@@ -37,7 +48,14 @@ struct ChartSection {
   std::string heading;  // "A small MLP, wall clock"
   std::vector<Comparison> comparisons;
   std::vector<Chart> charts;
+  std::vector<Timeline> timelines;
 };
+
+// A report is for reading: what goes beyond is left out, and ChartSet::left_out says so.
+inline constexpr std::size_t kMaxRows = 400;  // of all comparisons; beyond, each system's best in each
+inline constexpr std::size_t kMaxSections = 30;
+inline constexpr std::size_t kMaxCharts = 75;           // of all sections
+inline constexpr std::size_t kMaxTimelineOps = 20'000;  // about 0.7 MB of the page
 
 // Something beside the records: published figures, for one.
 struct ReportPart {
@@ -47,7 +65,9 @@ struct ReportPart {
 };
 
 struct ChartSet {
-  std::vector<Chart> overview;  // across workloads, where there is more than one
+  std::string title;                  // of the sweep; ""
+  std::vector<std::string> left_out;  // sentences: what, and how to see it
+  std::vector<Chart> overview;        // across workloads, where there is more than one
   std::vector<ChartSection> sections;
   std::vector<StableRates> boundaries;  // and their charts, one for each workload and setting
   std::vector<Chart> boundary_charts;
@@ -98,7 +118,7 @@ Chart microbatch_scaling_chart(const std::string& name, const std::string& title
 // What the activations that wait for their backward weigh over the time of the timeline: a line a rank, a panel a
 // system.
 Chart memory_over_time_chart(const std::string& name, const Comparison& comparison);
-// A row a rank, a rectangle an op; grey is idle.
-Chart timeline_chart(const std::string& name, const Comparison& comparison, const ComparisonRow& row);
+// Of the first record of the row that has one.
+Timeline timeline_of_row(const std::string& name, const ComparisonRow& row);
 
 }  // namespace sluice

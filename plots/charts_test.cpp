@@ -10,6 +10,7 @@
 #include "harness/base/json.h"
 #include "plots/style.h"
 #include "plots/synthetic_test.h"
+#include "plots/timeline_ops.h"
 #include "results/comparison_rows.h"
 #include "results/system_style.h"
 
@@ -110,8 +111,8 @@ TEST(Charts, AStudyIsSmallMultiplesOfTasksRanksAndRates) {
                                                  {"pareto", 3},
                                                  {"scaling", 1},
                                                  {"throughput", 1},
-                                                 {"time", 1},
-                                                 {"timeline", 16}}));
+                                                 {"time", 1}}));
+    EXPECT_EQ(section.timelines.size(), 16u);
     const Json& panels = chart(section.charts, "time-to").spec["concat"];
     EXPECT_TRUE(panels[4]["title"]["text"].get<std::string>().starts_with("8 ranks, learning rate 0."));
     EXPECT_EQ(panels[5]["title"]["text"], "8 ranks, learning rate tuned");
@@ -227,19 +228,21 @@ TEST(Charts, TimelineReadsTheOps) {
   r.theory = {.bubble_ratio = 0.25};
   r.observed = {};
   const std::vector<Comparison> comparisons = compare(std::vector<Record>{r});
-  const Chart c = timeline_chart("t", comparisons[0], comparisons[0].rows[0]);
+  const Timeline timeline = timeline_of_row("t", comparisons[0].rows[0]);
+  const Json& boxes = timeline.data["boxes"];
   std::multiset<std::string> kinds;
-  for (const Json& op : c.spec["layer"][1]["data"]["values"]) kinds.insert(op["kind"].get<std::string>());
+  for (const Json& kind : boxes["kind"]) kinds.insert(kOpKinds[kind.get<int>()].name);
   EXPECT_EQ(kinds, (std::multiset<std::string>{"F", "I", "F", "B", "communication", "gather", "reduction", "reduction",
                                                "optimizer step", "W"}));
-  for (const Json& op : c.spec["layer"][1]["data"]["values"]) {
-    const bool narrow = op["op"] == "2W10";  // no room for its number
-    if (narrow || op["op"] == "2I10") {
-      EXPECT_EQ(op["text"], narrow ? "" : "10");
-    }
-  }
+  // By start; the pair is two boxes, in the upper and the lower half (1, 2) of its row; 3: the lane below it.
+  EXPECT_EQ(boxes["text"], Json::parse(R"(["0F0", "gather 0", "2I10", "1F0", "1B3", "SEND_F", "2W10",
+                                           "reduce_scatter 1", "reduce", "step"])"));
+  EXPECT_EQ(boxes["place"], Json::parse("[0, 3, 0, 1, 2, 3, 0, 3, 3, 0]"));
+  EXPECT_EQ(boxes["start"][3], 500'000);  // of a million ticks in 4 s
+  EXPECT_EQ(boxes["length"][6], 2'500);
+  EXPECT_EQ(timeline.data["seconds"], 4);
   // Compute: 2.51 of rank 0, 2 of rank 1, in 2 x 4: idle 43.6 %.
-  EXPECT_EQ(c.title, "Timeline of DualPipe, 2 ranks: bubble 43.6 % (theory 25.0 %)");
+  EXPECT_EQ(timeline.title, "DualPipe, 2 ranks: bubble 43.6 % (theory 25.0 %)");
 }
 
 TEST(Charts, WhatHasNothingToShowIsNoChart) {
@@ -338,12 +341,61 @@ TEST(Charts, TimelinesSayWhichWeightVersionAnOpReads) {
   for (std::size_t k = 0; k < records[0].timeline.size(); ++k)
     if (records[0].timeline[k].op != "step") records[0].timeline[k].version = static_cast<std::int64_t>(k) - 1;
   const ChartSet set = make_charts(records);
-  const Chart& timeline = chart(set.sections[0].charts, "timeline-");
-  const std::string spec = timeline.spec.dump();
-  EXPECT_NE(spec.find("reads weight version -1"), std::string::npos);
-  EXPECT_NE(spec.find("\"v3\""), std::string::npos);
-  EXPECT_NE(spec.find("on the critical path"), std::string::npos);
+  const Timeline& timeline = set.sections[0].timelines.at(0);
+  EXPECT_EQ(timeline.data["boxes"]["version"][0], -1);
+  EXPECT_GT(timeline.data["path"].size(), 2u);
   EXPECT_EQ(timeline.records, records[0].digest);
+}
+
+// Simulated records of as many workloads, systems and numbers of micro-batches, without a target.
+std::vector<Record> large_sweep(int workloads, int counts) {
+  std::vector<Record> records;
+  for (int w = 0; w < workloads; ++w)
+    for (const char* system : {"gpipe", "zero_bubble"})
+      for (int m = 1; m <= counts; ++m) {
+        Record r = synthetic::record(system, 2, 0.1 / m, "virtual");
+        r.workload = r.workload_facts->title = "net" + std::to_string(w);
+        r.microbatches = 2 * m;
+        r.digest += r.workload;
+        records.push_back(std::move(r));
+      }
+  return records;
+}
+
+TEST(Charts, ALargeReportShowsTheBestRowsAndSaysWhatItLeavesOut) {
+  // 2 x 2 x 101 rows are 404, more than kMaxRows: each system's fastest stays, of 202 micro-batches.
+  const ChartSet large = make_charts(large_sweep(2, 101));
+  ASSERT_EQ(large.sections.size(), 2u);
+  const std::vector<ComparisonRow>& rows = large.sections[0].comparisons.at(0).rows;
+  ASSERT_EQ(rows.size(), 2u);
+  for (const ComparisonRow& row : rows) EXPECT_EQ(row.microbatches, 202);
+  EXPECT_EQ(large.sections[0].timelines.size(), 2u);
+  ASSERT_EQ(large.left_out.size(), 1u);
+  EXPECT_TRUE(large.left_out[0].starts_with("4 of 404 rows are shown")) << large.left_out[0];
+  // All rows are in the chart over micro-batches.
+  const Json& panel = chart(large.sections[0].charts, "microbatches-").spec["concat"][0];
+  EXPECT_EQ(panel["data"]["values"].size(), 202u);
+
+  const ChartSet wide = make_charts(large_sweep(40, 2));
+  EXPECT_EQ(wide.sections.size(), kMaxSections);
+  std::size_t charts = 0, throughputs = 0;
+  for (const ChartSection& section : wide.sections)
+    for (const Chart& c : section.charts) ++charts, throughputs += c.name.starts_with("throughput-");
+  EXPECT_EQ(charts, kMaxCharts);
+  EXPECT_EQ(throughputs, kMaxSections);
+  ASSERT_EQ(wide.left_out.size(), 2u);
+  EXPECT_TRUE(wide.left_out[0].starts_with("30 of 40 experiments are shown")) << wide.left_out[0];
+  EXPECT_TRUE(wide.left_out[1].starts_with("75 charts are drawn")) << wide.left_out[1];
+}
+
+TEST(Charts, ReportsSayThatTimelinesWereLeftOutOfTheRecords) {
+  std::vector<Record> records = large_sweep(1, 2);
+  for (Record& r : records) r.timeline.clear();
+  const ChartSet set = make_charts(records);
+  EXPECT_TRUE(set.sections[0].timelines.empty());
+  ASSERT_EQ(set.left_out.size(), 1u);
+  EXPECT_TRUE(set.left_out[0].starts_with("4 of 4 rows have no timeline")) << set.left_out[0];
+  EXPECT_NE(set.left_out[0].find("--timelines best"), std::string::npos);
 }
 
 TEST(Charts, ActivationsOverTimePeakWhereTheRecordSays) {

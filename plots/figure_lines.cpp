@@ -243,7 +243,7 @@ Json memory_figure(const Comparison& comparison, const FigureOptions& options) {
     throw InputError("figure memory",
                      "no record has both a timeline with backwards and peak_bytes of every rank (reference records are "
                      "kept without timelines)",
-                     "give the records that sluice run --out wrote");
+                     "run the cases with sluice run --timelines best, and give the records");
   const Scale scale = byte_scale(largest), time = time_scale(longest);
   const double font = options.font_size;
   const std::optional<double> limit = memory_limit(comparison, options);

@@ -38,7 +38,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
   }
   if (blocks.empty() || !(longest > 0))
     throw InputError("figure timelines", "no record has a timeline (reference records are kept without them)",
-                     "give the records that sluice run --out wrote");
+                     "run the cases with sluice run --timelines best, and give the records");
   const double font = options.font_size;
   const Scale scale = time_scale(longest);
   std::vector<FigureRow> legend;  // of the kinds of ops

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <set>
+#include <string_view>
 
 namespace sluice {
 namespace {
@@ -23,7 +26,7 @@ double attribute(const std::string& svg, const std::string& name) {
   return at == std::string::npos || at > end ? 0 : std::strtod(svg.c_str() + at + name.size() + 3, nullptr);
 }
 
-// Coordinates to a hundredth of a pixel: of every `name="..."`, the digits behind the second decimal.
+// Coordinates to a tenth of a pixel: of every `name="..."`, the digits behind the first decimal.
 void round_numbers(std::string& svg, const std::string& name) {
   const std::string head = " " + name + "=\"";
   std::string result;
@@ -40,7 +43,33 @@ void round_numbers(std::string& svg, const std::string& name) {
         decimals = -1;
       else if (decimals >= 0)
         ++decimals;
-      if (decimals <= 2) result += svg[k];
+      if (decimals <= 1) result += svg[k];
+    }
+    from = end;
+  }
+  svg = result + svg.substr(from);
+}
+
+// What marks carry to be drawn by is no part of what the page says of them: "x: 4; label: GPipe" -> "label: GPipe".
+void drop_drawing_fields(std::string& svg) {
+  static const std::set<std::string, std::less<>> kFields = {
+      "order", "ink", "color", "shade", "top", "bottom", "drawn", "framed", "centre", "middle", "text", "x", "y"};
+  const std::string head = " aria-label=\"";
+  std::string result;
+  std::size_t from = 0;
+  for (std::size_t at; (at = svg.find(head, from)) != std::string::npos;) {
+    const std::size_t begin = at + head.size(), end = std::min(svg.find('"', begin), svg.size());
+    result.append(svg, from, begin - from);
+    bool first = true;
+    for (std::size_t part = begin; part < end;) {
+      const std::size_t stop = std::min(svg.find("; ", part), end);
+      const std::string_view text = std::string_view(svg).substr(part, stop - part);
+      if (!kFields.contains(text.substr(0, text.find(':')))) {
+        if (!first) result += "; ";
+        result += text;
+        first = false;
+      }
+      part = stop == end ? end : stop + 2;
     }
     from = end;
   }
@@ -57,15 +86,30 @@ InlineSvg inline_svg(const std::string& svg, const std::string& name) {
   result.width = attribute(result.markup, "width");
   result.height = attribute(result.markup, "height");
   // Of every mark: half of a chart's bytes.
-  for (const char* noise :
-       {" font-family=\"Helvetica, Arial, sans-serif\"", " opacity=\"1\"", " pointer-events=\"none\"",
-        " aria-hidden=\"true\"", " xmlns=\"http://www.w3.org/2000/svg\"", " version=\"1.1\"",
-        " xmlns:xlink=\"http://www.w3.org/1999/xlink\"", " role=\"graphics-symbol\"", " role=\"graphics-object\"",
-        "<path class=\"foreground\" d=\"\" display=\"none\"/>", "<path class=\"background\" d=\"M0,0h0v0h0Z\"/>",
-        " aria-roledescription=\"group mark container\"", " aria-roledescription=\"bar\"",
-        " aria-roledescription=\"point\"", " aria-roledescription=\"rect mark\"", " aria-roledescription=\"line mark\"",
-        " aria-roledescription=\"text mark\"", " aria-roledescription=\"rule mark\"", " font-weight=\"normal\""})
+  for (const char* noise : {" font-family=\"Helvetica, Arial, sans-serif\"",
+                            " opacity=\"1\"",
+                            " pointer-events=\"none\"",
+                            " aria-hidden=\"true\"",
+                            " xmlns=\"http://www.w3.org/2000/svg\"",
+                            " version=\"1.1\"",
+                            " xmlns:xlink=\"http://www.w3.org/1999/xlink\"",
+                            " role=\"graphics-symbol\"",
+                            " role=\"graphics-object\"",
+                            "<path class=\"foreground\" d=\"\" display=\"none\"/>",
+                            "<path class=\"background\" d=\"M0,0h0v0h0Z\"/>",
+                            " aria-roledescription=\"group mark container\"",
+                            " aria-roledescription=\"bar\"",
+                            " aria-roledescription=\"point\"",
+                            " aria-roledescription=\"rect mark\"",
+                            " aria-roledescription=\"line mark\"",
+                            " aria-roledescription=\"text mark\"",
+                            " aria-roledescription=\"rule mark\"",
+                            " font-weight=\"normal\"",
+                            " stroke-width=\"1\"",
+                            " text-anchor=\"start\"",
+                            " transform=\"translate(0,0)\""})
     replace_all(result.markup, noise, "");
+  drop_drawing_fields(result.markup);
   for (const char* attribute_name : {"d", "transform"}) round_numbers(result.markup, attribute_name);
   replace_all(result.markup, " id=\"", " id=\"" + name + "-");
   replace_all(result.markup, "url(#", "url(#" + name + "-");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
@@ -13,6 +14,23 @@
 
 namespace sluice {
 namespace {
+
+constexpr int kWidth = 230;           // pixels, of a panel over time
+constexpr std::size_t kMaxLines = 8;  // ranks of a panel: of more, the first, the last and some between
+
+// Of the points within each `step` seconds the highest alone, and the last one.
+std::vector<HeldPoint> thinned(const std::vector<HeldPoint>& points, double step) {
+  std::vector<HeldPoint> kept;
+  for (const HeldPoint& point : points) {
+    const bool same = !kept.empty() && std::floor(kept.back().seconds / step) == std::floor(point.seconds / step);
+    if (!same)
+      kept.push_back(point);
+    else if (point.held > kept.back().held)
+      kept.back() = point;
+  }
+  if (!points.empty()) kept.push_back(points.back());
+  return kept;
+}
 
 const Record* heaviest(const ComparisonRow& row) {
   const Record* result = nullptr;
@@ -172,9 +190,11 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
   Json& views = chart.spec["concat"] = Json::array();
   for (const Panel& panel : panels) {
     Json values = Json::array();
-    for (std::size_t rank = 0; rank < panel.held.size(); ++rank) {
+    const std::size_t ranks = panel.held.size(), lines = std::min(ranks, kMaxLines);
+    for (std::size_t line = 0; line < lines; ++line) {
+      const std::size_t rank = lines < ranks ? line * (ranks - 1) / (lines - 1) : line;
       const double weight = bytes ? panel.weight[rank] : 1;
-      for (const HeldPoint& point : panel.held[rank])
+      for (const HeldPoint& point : thinned(panel.held[rank], 2 * longest / kWidth))
         values.push_back({{"rank", rank},
                           {"time", point.seconds / time.divisor},
                           {"held", static_cast<double>(point.held) * weight / scale.divisor}});
@@ -182,7 +202,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
     views.push_back(
         {{"title",
           {{"text", title_of(*panel.row)}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}}},
-         {"width", 230},
+         {"width", kWidth},
          {"height", 130},
          {"data", {{"values", std::move(values)}}},
          {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"strokeWidth", 1.6}}},
@@ -200,7 +220,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
            {"color",
             {{"field", "rank"},
              {"type", "ordinal"},
-             {"scale", {{"scheme", "viridis"}}},
+             {"scale", {{"scheme", {{"name", "viridis"}, {"extent", Json::array({0.25, 0.9})}}}}},
              {"legend", {{"title", "rank"}, {"orient", "bottom"}, {"symbolType", "stroke"}}}}}}}});
   }
   chart.spec["columns"] = 3;

@@ -1,9 +1,10 @@
-// The style sheet and the script of report.html.
+// The style sheet and the scripts of report.html.
 #pragma once
 
 namespace sluice {
 
 extern const char* const kPageStyle;
 extern const char* const kPageScript;
+extern const char* const kTimelineScript;  // uses what kPageScript leaves in window.sluicePage
 
 }  // namespace sluice

@@ -19,8 +19,9 @@ main{max-width:1680px;margin:0 auto;padding:24px 24px 80px}
 h1{font-size:27px;margin:0}
 h2{font-size:21px;margin:36px 0 8px}
 h3{font-size:16px;margin:22px 0 8px}
+h4{font-size:15px;margin:0}
 p{max-width:86ch;margin:8px 0}
-h1,h2,h3,p,li,summary{overflow-wrap:anywhere}
+h1,h2,h3,h4,p,li,summary{overflow-wrap:anywhere}
 a{color:var(--accent)}
 code{font-size:.9em}
 small,.soft{color:var(--soft)}
@@ -87,8 +88,9 @@ figure .enlarge{display:none}
 figure.large .chart{overflow-x:auto}
 figure.large .chart svg{width:calc(1.1*var(--w))}
 .zoom{display:flex;gap:4px;flex-wrap:wrap;margin-bottom:6px;align-items:baseline}
-.timeline .role-mark path{vector-effect:non-scaling-stroke}
-.zoomed svg{cursor:grab;touch-action:pan-y}
+.timeline canvas{display:block;width:100%}
+.zoomed canvas{cursor:grab;touch-action:pan-y}
+.legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:13px;color:var(--soft)}
 #tip{position:fixed;z-index:9;pointer-events:none;background:var(--ink);color:var(--back);font-size:12.5px;
   padding:5px 9px;border-radius:5px;max-width:min(360px,90vw);white-space:pre-line;overflow-wrap:anywhere}
 #tip[hidden]{display:none}

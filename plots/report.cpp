@@ -38,7 +38,8 @@ std::vector<Chart> all_charts(const ChartSet& set) {
 }  // namespace
 
 Report write_report(std::span<const Record> records, const fs::path& out_dir, const Renderer& renderer,
-                    const std::vector<PictureFormat>& formats, std::vector<ReportPart> parts) {
+                    const std::vector<PictureFormat>& formats, std::vector<ReportPart> parts,
+                    const std::string& title) {
   if (records.empty()) throw InputError("", "no records to report on", "run a sweep first");
   const auto make_folder = [&](const fs::path& folder) {
     std::error_code error;
@@ -54,6 +55,7 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
   make_folder(folder);
   ChartSet set = make_charts(records);
   set.parts = std::move(parts);
+  set.title = title;
   const std::vector<Chart> charts = all_charts(set);
   Report report{out_dir / "report.html", {}};
   try {

@@ -1,5 +1,6 @@
 // The report: a folder with every chart as a specification and a picture, and report.html, one page that needs neither
-// a network nor any file beside it. It shows all there is without a script; scripts sort, filter, fold and zoom.
+// a network nor any file beside it. Without a script it shows all but the timelines; scripts draw these, and sort,
+// filter and fold.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +25,8 @@ struct Report {
 // in OUT that this one does not have are removed. Throws InputError if there are no records or OUT cannot be written,
 // RunError as render_charts does.
 Report write_report(std::span<const Record> records, const std::filesystem::path& out_dir, const Renderer& renderer,
-                    const std::vector<PictureFormat>& formats = {}, std::vector<ReportPart> parts = {});
+                    const std::vector<PictureFormat>& formats = {}, std::vector<ReportPart> parts = {},
+                    const std::string& title = "");
 
 // The page itself. `pictures` are the SVGs by the names of their charts.
 std::string report_html(const ChartSet& charts, std::span<const Record> records,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "harness/base/json.h"
 #include "plots/answers.h"
@@ -13,6 +14,7 @@
 #include "plots/report.h"
 #include "plots/report_tables.h"
 #include "plots/style.h"
+#include "plots/timeline_ops.h"
 #include "results/comparison_rows.h"
 #include "results/system_style.h"
 
@@ -78,8 +80,9 @@ class Page {
       text += "<p>" + escape_html(note) + " <code>sluice list NAME</code> says more.</p>\n";
     text += "<h2 id=\"machine\">The machine</h2>\n<details open><summary>What the records say of it</summary>\n" +
             machine_table(records_) + "</details>\n";
-    text += other_records() + "</main>\n<script>";
+    text += other_records() + "</main>\n" + op_kinds() + "<script>";
     text += kPageScript;
+    text += kTimelineScript;
     return text + "</script>\n</body></html>\n";
   }
 
@@ -97,12 +100,19 @@ class Page {
     }
     const auto plural = [](std::size_t n) { return n == 1 ? "" : "s"; };
     std::string html = fmt::format(
-        "<h1>Sluice report</h1>\n<p class=\"soft\">{} record{}, {} system{}, {} "
+        "<h1>{}</h1>\n<p class=\"soft\">{}{} record{}, {} system{}, {} "
         "workload{}{}{}{}</p>\n",
-        records_.size(), plural(records_.size()), systems.size(), plural(systems.size()), workloads.size(),
-        plural(workloads.size()), candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
+        escape_html(charts_.title.empty() ? "Sluice report" : charts_.title),
+        charts_.title.empty() ? "" : "Sluice report: ", records_.size(), plural(records_.size()), systems.size(),
+        plural(systems.size()), workloads.size(), plural(workloads.size()),
+        candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
         diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
         failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
+    if (!charts_.left_out.empty()) {
+      html += "<ul class=\"soft\" id=\"left-out\">";
+      for (const std::string& sentence : charts_.left_out) html += "<li>" + escape_html(sentence) + "</li>";
+      html += "</ul>\n";
+    }
     html += "<nav class=\"page\">";
     const auto link = [&](const std::string& id, const std::string& text) {
       html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(id), escape_html(text));
@@ -236,8 +246,7 @@ class Page {
     link("vl.json");
     const auto found = pictures_.find(chart.name);
     const InlineSvg picture = found == pictures_.end() ? InlineSvg{} : inline_svg(found->second, chart.name);
-    std::string kind = picture.width > kHalfPage || chart.topic == ChartTopic::timelines ? "wide" : "";
-    if (chart.topic == ChartTopic::timelines) kind += " timeline";
+    const char* kind = picture.width > kHalfPage ? "wide" : "";
     return fmt::format(
         "<figure class=\"{}\" id=\"figure-{}\"><div class=\"chart\" role=\"img\" style=\"--w:{:.0f}px\" "
         "aria-label=\"{}\">{}</div>"
@@ -249,6 +258,42 @@ class Page {
     std::string html = "<div class=\"grid\">\n";
     for (const Chart& chart : charts) html += figure(chart, records_id);
     return html + "</div>\n";
+  }
+
+  // The script draws them, each once it is in sight; op_kinds() has their colours.
+  static std::string timelines(const ChartSection& part) {
+    if (part.timelines.empty()) return "";
+    std::map<std::string, double> longest;  // seconds, of a group
+    for (const Timeline& t : part.timelines) longest[t.group] = std::max(longest[t.group], t.seconds);
+    std::string html =
+        "<noscript><p>A script draws the timelines.</p></noscript>\n"
+        "<p class=\"soft\">Bubble: the share of the ranks' time in which they do not compute; theory: what the "
+        "system's paper promises for equal stages without messages. Timelines of an update share one time axis for "
+        "each number of ranks, and "
+        "so do those of asynchronous systems, which show their first batches.</p>\n<div class=\"grid\">\n";
+    for (const Timeline& t : part.timelines) {
+      Json data = t.data;
+      data["axis"] = longest[t.group];
+      std::string json = data.dump();
+      for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
+        json.replace(at, 1, "\\u003c");  // no text ends the script
+      std::string notes;
+      for (const std::string& note : t.notes) notes += (notes.empty() ? "" : " · ") + escape_html(note);
+      html += fmt::format(
+          "<figure class=\"wide timeline\" id=\"figure-{}\"><h4>{}</h4><p class=\"soft\">{}</p>"
+          "<div class=\"chart\"><canvas role=\"img\" aria-label=\"Timeline of {}\"></canvas></div>"
+          "<script type=\"application/json\">{}</script>"
+          "<figcaption><a href=\"#{}-records\" data-records=\"{}\">records</a></figcaption></figure>\n",
+          escape_html(t.name), escape_html(t.title), notes, escape_html(t.title), json, escape_html(part.id),
+          escape_html(t.records));
+    }
+    return html + "</div>\n";
+  }
+
+  static std::string op_kinds() {
+    Json kinds = Json::array();
+    for (const OpLook& look : kOpKinds) kinds.push_back(Json::array({look.title, look.color, look.ink}));
+    return "<script>var opKinds = " + kinds.dump() + ";</script>\n";
   }
 
   static std::string panel(const std::string& tab, const std::string& content) {
@@ -295,10 +340,11 @@ class Page {
 
   std::string section(const ChartSection& part) {
     std::vector<const Record*> own;
+    std::set<std::string_view> seen;
     for (const Comparison& c : part.comparisons)
       for (const ComparisonRow& row : c.rows)
         for (const Record& record : row.records)
-          if (std::ranges::count(own, record.digest, &Record::digest) == 0) own.push_back(&record);
+          if (seen.insert(record.digest).second) own.push_back(&record);
     for (const Record* record : own) shown_.insert(record->digest);
     return fmt::format(
                "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
@@ -308,7 +354,7 @@ class Page {
            panel("Memory", charts_of(part, ChartTopic::memory)) +
            panel("Scaling", charts_of(part, ChartTopic::scaling)) + panel("Planners", planners(part)) +
            panel("Communication", charts_of(part, ChartTopic::communication)) + panel("Theory", theory(part)) +
-           panel("Timelines", charts_of(part, ChartTopic::timelines)) +
+           panel("Timelines", timelines(part)) +
            panel("Records", "<div>" + record_table(own, part.id + "-records") + "</div>") + "</details>\n";
   }
 
@@ -341,10 +387,13 @@ seed diverges or does not learn.</p>
     for (const Record& record : records_)
       if (!shown_.contains(record.digest)) others.push_back(&record);
     if (others.empty()) return html;
-    return html +
-           fmt::format("<details open><summary>{} records of tuning, boundaries and earlier results</summary>",
-                       others.size()) +
-           record_table(others, "other-records") + "</details>\n";
+    const std::size_t count = others.size();
+    others.resize(std::min(count, kMaxRows));
+    const std::string what = count > kMaxRows
+                                 ? fmt::format("The first {} of {} other records", kMaxRows, count)
+                                 : fmt::format("{} records of tuning, boundaries and earlier results", count);
+    return html + "<details open><summary>" + what + "</summary>" + record_table(others, "other-records") +
+           "</details>\n";
   }
 
   const ChartSet& charts_;

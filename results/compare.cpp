@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "results/compare_columns.h"
@@ -18,15 +20,6 @@
 
 namespace sluice {
 namespace {
-
-// Never mixes clocks, nor costs from a formula with costs from a profile, nor what was trained for longer, or at
-// another learning rate: see optimizer_text.
-using GroupKey =
-    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
-GroupKey group_key(const Record& r) {
-  return {r.workload, r.cluster, choice_name(r.clock), r.cost_source,
-          r.batch,    r.ranks,   duration_text(r),     optimizer_text(r)};
-}
 
 // A run needs the memory of the seed that needs most.
 std::optional<double> largest(const ComparisonRow& row) {
@@ -93,15 +86,22 @@ void relate_to_baseline(Comparison& comparison, const std::string& baseline) {
 
 }  // namespace
 
-std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
+ComparisonGroup comparison_group(const Record& r) {
+  return {r.workload, r.cluster, choice_name(r.clock), r.cost_source,
+          r.batch,    r.ranks,   duration_text(r),     optimizer_text(r)};
+}
+
+// take: what a row keeps of a record.
+static std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options,
+                                       const std::function<Record(const Record&)>& take) {
   const Field& metric = compare_metric(options.metric);
-  std::vector<Record> kept = latest(records);
-  std::erase_if(kept, [](const Record& record) { return record.purpose != Purpose::measure; });
+  std::vector<const Record*> kept = latest_of(records);
+  std::erase_if(kept, [](const Record* record) { return record->purpose != Purpose::measure; });
   std::set<std::string> systems;
-  std::map<GroupKey, std::vector<const Record*>> groups;
-  for (const Record& record : kept) {
-    systems.insert(record.system);
-    groups[group_key(record)].push_back(&record);
+  std::map<ComparisonGroup, std::vector<const Record*>> groups;
+  for (const Record* record : kept) {
+    systems.insert(record->system);
+    groups[comparison_group(*record)].push_back(record);
   }
   if (!options.baseline.empty() && !systems.contains(options.baseline)) {
     const std::vector<std::string> known(systems.begin(), systems.end());
@@ -111,15 +111,16 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
 
   // The single-device runs that a group may be measured against: the same workload, batch and clock, on the same
   // cluster if there are any, else on another (its name is then in the row's label).
+  const auto alike = [](const Record& r) {
+    return std::tuple(r.workload, r.clock, r.cost_source, r.batch, duration_text(r), optimizer_text(r));
+  };
+  std::map<decltype(alike(records.front())), std::vector<const Record*>> single_device;
+  for (const Record* record : kept)
+    if (record->system == kReferenceSystem) single_device[alike(*record)].push_back(record);
   const auto references = [&](const Record& like) {
     std::vector<const Record*> same, other;
-    for (const Record& record : kept) {
-      if (record.system != kReferenceSystem || record.workload != like.workload || record.clock != like.clock ||
-          record.cost_source != like.cost_source || record.batch != like.batch ||
-          duration_text(record) != duration_text(like) || optimizer_text(record) != optimizer_text(like))
-        continue;
-      (record.cluster == like.cluster ? same : other).push_back(&record);
-    }
+    if (const auto found = single_device.find(alike(like)); found != single_device.end())
+      for (const Record* record : found->second) (record->cluster == like.cluster ? same : other).push_back(record);
     return same.empty() ? other : same;
   };
   const auto is_reference = [](const Record* record) { return record->system == kReferenceSystem; };
@@ -149,7 +150,7 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
       comparison.metric = metric_name(first);
       comparison.lower_is_better = lower_is_better(first);
       comparison.target = target(first);
-      LabelledRows labelled = comparison_rows(members);
+      LabelledRows labelled = comparison_rows(members, take);
       comparison.rows = std::move(labelled.rows);
       comparison.options = std::move(labelled.shared_options);
       for (ComparisonRow& row : comparison.rows) {
@@ -170,6 +171,18 @@ std::vector<Comparison> compare(std::span<const Record> records, const CompareOp
     }
   }
   return result;
+}
+
+std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options) {
+  return compare(records, options, [](const Record& record) { return record; });
+}
+
+std::vector<Comparison> compare(std::vector<Record>&& records, const CompareOptions& options) {
+  std::vector<Record> own = std::move(records);
+  return compare(own, options, [&own](const Record& record) -> Record {
+    if (record.system == kReferenceSystem) return record;  // may stand in several comparisons
+    return std::move(own[static_cast<std::size_t>(&record - own.data())]);
+  });
 }
 
 std::string clock_text(const Comparison& comparison) {

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "results/comparison.h"
@@ -11,11 +12,19 @@
 
 namespace sluice {
 
+// What is compared with one another: workload, cluster, clock, cost source, batch, ranks, duration, optimizer. Never
+// mixes clocks, nor costs from a formula with costs from a profile, nor what was trained for longer, or at another
+// learning rate: see optimizer_text.
+using ComparisonGroup =
+    std::tuple<std::string, std::string, std::string, std::string, std::int64_t, int, std::string, std::string>;
+ComparisonGroup comparison_group(const Record& record);
+
 // One comparison for each (workload, cluster, clock, cost source, batch, ranks, duration, optimizer), in this order, of
 // the records whose purpose is to measure. Runs at different learning rates are never in one comparison, and neither
 // are tuned ones and those at a rate that all share. Throws InputError if the baseline that was asked for is in none of
 // the records.
 std::vector<Comparison> compare(std::span<const Record> records, const CompareOptions& options = {});
+std::vector<Comparison> compare(std::vector<Record>&& records, const CompareOptions& options = {});  // without copies
 
 // One table a comparison, with a legend of its marks: aligned for a terminal, Markdown or LaTeX.
 enum class TableForm { text, markdown, latex };

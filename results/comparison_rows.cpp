@@ -120,9 +120,10 @@ ComparisonRow make_row(std::vector<Record> records) {
   return row;
 }
 
-std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> records) {
+std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> records,
+                                           const std::function<Record(const Record&)>& take) {
   std::map<RowKey, std::vector<Record>> by_row;
-  for (const Record* record : records) by_row[row_key(*record)].push_back(*record);
+  for (const Record* record : records) by_row[row_key(*record)].push_back(take(*record));
   std::vector<ComparisonRow> rows;
   for (auto& [key, seeds] : by_row) rows.push_back(make_row(std::move(seeds)));
   return rows;
@@ -167,8 +168,8 @@ bool ComparisonRow::misses_target() const {
   return measured && attempts > 0 && reached == 0 && target(records.front());
 }
 
-LabelledRows comparison_rows(std::span<const Record* const> records) {
-  LabelledRows result{unlabelled_rows(records), ""};
+LabelledRows comparison_rows(std::span<const Record* const> records, const std::function<Record(const Record&)>& take) {
+  LabelledRows result{unlabelled_rows(records, take), ""};
   std::vector<const Record*> firsts;
   for (const ComparisonRow& row : result.rows) firsts.push_back(&row.records.front());
   TellingOptions options = telling_options(firsts);

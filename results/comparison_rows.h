@@ -1,6 +1,7 @@
 // The rows of a comparison, from records that differ in their seeds, and the options that their labels show.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,10 @@ struct LabelledRows {
   std::vector<ComparisonRow> rows;
   std::string shared_options;
 };
-LabelledRows comparison_rows(std::span<const Record* const> records);
+// `take` is called for each record that a row keeps.
+LabelledRows comparison_rows(
+    std::span<const Record* const> records,
+    const std::function<Record(const Record&)>& take = [](const Record& r) { return r; });
 
 // For people: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
 std::string title_of(const ComparisonRow& row);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "harness/base/quantities.h"
@@ -116,6 +117,52 @@ Field step_seconds() {
     schema.require("step_seconds");
     schema.describe("step_seconds", {{"type", "array"}, {"items", {{"anyOf", Json::array({number, repeat})}}}},
                     {"Every step's, warm-up included; in reference records steps that repeat stand once."});
+  };
+  return field;
+}
+
+TimelineColumns columns_of(const std::vector<TimelineOp>& ops) {
+  TimelineColumns columns;
+  for (const TimelineOp& op : ops) {
+    columns.rank.push_back(op.rank);
+    columns.op.push_back(op.op);
+    columns.start.push_back(op.start);
+    columns.end.push_back(op.end);
+  }
+  if (std::ranges::any_of(ops, [](const TimelineOp& op) { return op.version.has_value(); }))
+    std::ranges::transform(ops, std::back_inserter(columns.version), &TimelineOp::version);
+  if (std::ranges::any_of(ops, [](const TimelineOp& op) { return op.to.has_value(); }))
+    std::ranges::transform(ops, std::back_inserter(columns.to), &TimelineOp::to);
+  return columns;
+}
+
+std::vector<TimelineOp> ops_of(TimelineColumns columns) {
+  std::vector<TimelineOp> ops;
+  for (std::size_t k = 0; k < columns.rank.size(); ++k) {
+    ops.push_back({columns.rank[k], std::move(columns.op[k]), columns.start[k], columns.end[k]});
+    if (!columns.version.empty()) ops.back().version = columns.version[k];
+    if (!columns.to.empty()) ops.back().to = columns.to[k];
+  }
+  return ops;
+}
+
+// Columns; none: an empty list. A list of ops, as older records hold it, is read too.
+Field timeline() {
+  Field field{.name = "timeline", .kind = measurement};
+  field.write = [](FieldWriter& writer, const Record& r) {
+    writer.json()["timeline"] = r.timeline.empty() ? Json::array() : write_fields(columns_of(r.timeline));
+  };
+  field.read = [](FieldReader& reader, Record& r) {
+    if (!reader.in().raw("timeline").is_object()) return reader("timeline", r.timeline);
+    TimelineColumns columns;
+    reader("timeline", columns);
+    r.timeline = ops_of(std::move(columns));
+  };
+  field.describe = [](FieldSchema& schema) {
+    schema.require("timeline");
+    schema.describe(
+        "timeline", {{"anyOf", Json::array({schema_of<TimelineColumns>({}), schema_of<std::vector<TimelineOp>>({})})}},
+        {"One steady step, or the first 3 P batches; empty where it was left out (sluice run --timelines)."});
   };
   return field;
 }
@@ -405,7 +452,7 @@ const std::vector<Field>& record_fields() {
       computed("states", "search_states", of_search([](const PlanFacts& f) { return f.states; }), states, lower,
                "states"),
       sortable(stored("planning_seconds", measurement, &Record::planning_seconds), seconds, "planning"),
-      stored("timeline", measurement, &Record::timeline, {"One steady step, or the first 3 P batches."}),
+      timeline(),
       stored("environment", measurement, &Record::environment, {"Of the machine and the program: all of it or none."}),
   };
   return fields;

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "harness/base/json.h"
 #include "harness/pipeline/system.h"
@@ -343,29 +346,49 @@ std::optional<double> best_metric(const Record& record) {
   return best;
 }
 
+// But for the timeline: of a sweep that keeps the best ones, a second record holds it.
+static std::string without_timeline(const Record& record) {
+  Json json = to_json(record);
+  json.erase("timeline");
+  return json.dump();
+}
+
 std::vector<std::string> repeated_results(std::span<const Record> records) {
-  std::map<std::string, int> results;  // by digest
+  std::map<std::string_view, std::vector<const Record*>> results;  // by digest
   for (const Record& record : records)
-    if (is_result(record)) ++results[record.digest];
+    if (is_result(record)) results[record.digest].push_back(&record);
   std::vector<std::string> sentences;
-  for (const Record& record : latest(records))
-    if (const int n = results[record.digest]; n > 1)
-      sentences.push_back(record.digest + " (" + record.system + ", " + record.workload + ", seed " +
-                          std::to_string(record.seed) + ") has " + std::to_string(n) + " results; the last one counts");
+  for (const Record& record : records) {
+    const auto found = results.find(record.digest);
+    if (found == results.end() || found->second.size() == 1) continue;
+    std::set<std::string> different;
+    for (const Record* result : found->second) different.insert(without_timeline(*result));
+    if (different.size() > 1)
+      sentences.push_back(fmt::format("{} ({}, {}, seed {}) has {} results; the last one counts", record.digest,
+                                      record.system, record.workload, record.seed, different.size()));
+    results.erase(found);
+  }
   return sentences;
 }
 
-std::vector<Record> latest(std::span<const Record> records) {
-  std::map<std::string, std::size_t> place;
-  std::vector<Record> result;
+std::vector<const Record*> latest_of(std::span<const Record> records) {
+  std::map<std::string_view, std::size_t> place;
+  std::vector<const Record*> result;
   for (const Record& record : records) {
     const auto [found, added] = place.emplace(record.digest, result.size());
     if (added) {
-      result.push_back(record);
-    } else if (is_result(record) || !is_result(result[found->second])) {
-      result[found->second] = record;
+      result.push_back(&record);
+    } else if (is_result(record) || !is_result(*result[found->second])) {
+      result[found->second] = &record;
     }
   }
+  return result;
+}
+
+std::vector<Record> latest(std::vector<Record> records) {
+  std::vector<Record> result;
+  for (const Record* record : latest_of(records))
+    result.push_back(std::move(records[static_cast<std::size_t>(record - records.data())]));
   return result;
 }
 

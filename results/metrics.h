@@ -120,9 +120,10 @@ std::optional<double> best_metric(const Record& record);
 
 // One record a case: the last that is a result, else the last. Order of first appearance. A store only grows, so a case
 // that failed and was run again is in it twice.
-std::vector<Record> latest(std::span<const Record> records);
-// Cases with more than one result (ok or diverged), as when shards that overlap are put together: one sentence each,
-// that latest() keeps the last.
+std::vector<const Record*> latest_of(std::span<const Record> records);
+std::vector<Record> latest(std::vector<Record> records);
+// Cases with more than one result (ok or diverged), as when shards that overlap are merged: one sentence each, that
+// latest() keeps the last. Results that differ in their timeline alone are one.
 std::vector<std::string> repeated_results(std::span<const Record> records);
 
 }  // namespace sluice

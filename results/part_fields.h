@@ -42,6 +42,33 @@ void fields(V& v, TimelineOp& op) {
   v.if_any("to", op.to, {"Of a message: the rank that it goes to."});
 }
 
+// A timeline as a line holds it: a list for every member of its ops.
+struct TimelineColumns {
+  std::vector<int> rank = {};
+  std::vector<std::string> op = {};
+  std::vector<double> start = {}, end = {};
+  std::vector<std::optional<std::int64_t>> version = {};
+  std::vector<std::optional<int>> to = {};
+};
+
+template <class V>
+void fields(V& v, TimelineColumns& c) {
+  v("rank", c.rank, {"A value for each op, as in the other lists."});
+  v("op", c.op, {"Text form, e.g. 5I2."});
+  v("start", c.start);
+  v("end", c.end);
+  constexpr double limit = std::int64_t{1} << 31;
+  v.if_any(
+      "version", c.version,
+      {"The weight version that it reads, counted from the start of its program; null: not recorded.", -limit, limit});
+  v.if_any("to", c.to, {"Of a message: the rank that it goes to; null: no message."});
+  const std::size_t ops = c.rank.size();
+  const auto fits = [&](const auto& column) { return column.size() == ops; };
+  v.expect(fits(c.op) && fits(c.start) && fits(c.end) && (c.version.empty() || fits(c.version)) &&
+               (c.to.empty() || fits(c.to)),
+           "rank", "the lists of a timeline have different lengths", "give each op a value in every list");
+}
+
 template <class V>
 void fields(V& v, WorkloadFacts& f) {
   v("title", f.title);

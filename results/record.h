@@ -79,7 +79,7 @@ struct Record {
   std::vector<CurvePoint> curve;
   std::optional<CurveOf> curve_of;                // none: the case trained by itself
   std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
-  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, beside the measured one
+  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, of a run on the wall clock; virtual: peak_bytes is it
   // Where the costs of planning and of the virtual clock are from: "analytic", "calibrated ...", "profile" (measured);
   // behind it what they are counted in, where that is not what the executor computes in: "analytic (mixed, scores
   // kept)".
@@ -89,7 +89,8 @@ struct Record {
   Observed observed;             // the same, and more, as simulated or measured
   std::optional<PlanDescription> plan;
   double planning_seconds = 0;
-  std::vector<TimelineOp> timeline;  // one steady step (synchronous) or the first 3 P batches (asynchronous)
+  // One steady step (synchronous) or the first 3 P batches (asynchronous); empty where it was left out.
+  std::vector<TimelineOp> timeline;
   Environment environment;
 };
 

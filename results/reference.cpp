@@ -77,7 +77,7 @@ Record reference_record(Record record, const std::string& command) {
 }
 
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command) {
-  std::vector<Record> kept = latest(records);
+  std::vector<Record> kept = latest({records.begin(), records.end()});
   std::erase_if(kept, [](const Record& record) { return record.purpose == Purpose::tune; });
   std::ranges::stable_sort(kept, [](const Record& a, const Record& b) {
     const Json options_a = options_json(a), options_b = options_json(b);

@@ -107,14 +107,12 @@ Stability stability_of(const Record& record) {
 }
 
 std::vector<StableRates> stable_rates(std::span<const Record> records) {
-  std::vector<Record> kept = latest(records);
-  std::erase_if(kept,
-                [](const Record& record) { return record.purpose != Purpose::boundary || !learning_rate(record); });
+  std::vector<const Record*> kept = latest_of(records);
+  std::erase_if(kept, [](const Record* r) { return r->purpose != Purpose::boundary || !learning_rate(*r); });
   std::map<GridKey, std::vector<const Record*>> groups;
-  for (const Record& record : kept) groups[grid_key(record)].push_back(&record);
+  for (const Record* record : kept) groups[grid_key(*record)].push_back(record);
   const auto is_reference = [](const Record* r) { return r->system == kReferenceSystem; };
-  bool others = false;
-  for (const Record& record : kept) others |= !is_reference(&record);
+  const bool others = !std::ranges::all_of(kept, is_reference);
 
   std::vector<StableRates> result;
   for (const auto& [key, own] : groups) {
@@ -122,8 +120,8 @@ std::vector<StableRates> stable_rates(std::span<const Record> records) {
     // The single device stands in every group, whatever its rank count; on its own only alone.
     if (others && std::ranges::all_of(own, is_reference)) continue;
     std::erase_if(members, is_reference);
-    for (const Record& record : kept)
-      if (is_reference(&record) && same_but_for_ranks_and_cluster(record, *own.front())) members.push_back(&record);
+    for (const Record* record : kept)
+      if (is_reference(record) && same_but_for_ranks_and_cluster(*record, *own.front())) members.push_back(record);
     const Record& first = *own.front();
     StableRates grid;
     std::tie(grid.workload, grid.cluster, grid.clock, grid.cost_source, grid.batch, grid.ranks, grid.duration,

@@ -7,12 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "harness/base/error.h"
@@ -76,6 +80,43 @@ bool is_json_object(std::string_view line) { return Json::parse_if_json(line).va
   throw InputError(where, "is not JSON");
 }
 
+constexpr std::size_t kLinesAtATime = 512;
+
+struct Line {
+  std::string text;
+  int number = 0;
+  bool ended = false;
+  std::optional<Record> record = {};  // none: the text is not JSON
+  std::exception_ptr error = {};      // it is no record
+};
+
+void read_line(Line& line, const std::string& path, RecordUse use) {
+  const std::optional<Json> value = Json::parse_if_json(line.text, use == RecordUse::figures ? "timeline" : "");
+  if (!value) return;
+  try {
+    const std::string where = fmt::format("{}:{}", path, line.number);
+    Record record = record_from_json(*value, where);
+    refuse_contradictions(record, where);
+    if (use == RecordUse::figures && record.plan)
+      for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
+    line.record = std::move(record);
+  } catch (...) {
+    line.error = std::current_exception();
+  }
+}
+
+void read_lines(std::vector<Line>& lines, const std::string& path, RecordUse use) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t k; (k = next++) < lines.size();) read_line(lines[k], path, use);
+  };
+  constexpr std::size_t kWorthAThread = 32;  // lines
+  std::vector<std::jthread> others;
+  const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(), lines.size() / kWorthAThread);
+  for (std::size_t k = 1; k < threads; ++k) others.emplace_back(work);
+  work();
+}
+
 }  // namespace
 
 std::string digest(const Json& experiment) {
@@ -87,7 +128,7 @@ std::string digest(const Json& experiment) {
   return fmt::format("{:016x}", hash);
 }
 
-StoredRecords read_records(const fs::path& path) {
+StoredRecords read_records(const fs::path& path, RecordUse use) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw InputError(path.string(), "is a folder", "name the .jsonl file in it");
   if (!fs::exists(path, error))
@@ -97,21 +138,27 @@ StoredRecords read_records(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
   StoredRecords result;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const bool ended = !file.eof();
-    if (line.empty()) continue;
-    const std::string where = fmt::format("{}:{}", path.string(), number);
-    const std::optional<Json> value = Json::parse_if_json(line);
-    if (!value) {
-      const bool last = !ended || file.peek() == std::ifstream::traits_type::eof();
-      const bool whole = ended && line.ends_with('}');  // edited, say so that a key stands twice
-      if (!last || whole) refuse_line(line, where);
+  std::string text;
+  std::vector<Line> lines;
+  bool more = true;
+  for (int number = 1; more;) {
+    lines.clear();
+    for (; lines.size() < kLinesAtATime && (more = static_cast<bool>(std::getline(file, text))); ++number)
+      if (!text.empty()) lines.push_back({std::move(text), number, !file.eof(), {}, {}});
+    read_lines(lines, path.string(), use);
+    for (Line& line : lines) {
+      if (line.error) std::rethrow_exception(line.error);
+      if (line.record) {
+        result.records.push_back(std::move(*line.record));
+        continue;
+      }
+      const std::string where = fmt::format("{}:{}", path.string(), line.number);
+      const bool last = line.number == number - 1 && (!line.ended || file.peek() == std::ifstream::traits_type::eof());
+      const bool whole = line.ended && line.text.ends_with('}');  // edited, say so that a key stands twice
+      if (!last || whole) refuse_line(line.text, where);
       result.warnings.push_back(where + ": the last line is torn and was skipped");
-      break;
+      more = false;
     }
-    result.records.push_back(record_from_json(*value, where));
-    refuse_contradictions(result.records.back(), where);
   }
   return result;
 }

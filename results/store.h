@@ -23,9 +23,12 @@ struct StoredRecords {
   std::vector<std::string> warnings;  // a torn last line that was skipped; one sentence each
 };
 
-// Reads a file without touching it. Throws InputError if it is missing, a folder or unreadable, or naming file:line and
-// the field where a line (but a torn last one) is not a record, or the two fields that contradict each other.
-StoredRecords read_records(const std::filesystem::path& path);
+// figures: without the timelines and the layers of plans, which take most of the memory and of the time to read.
+enum class RecordUse { all, figures };
+
+// Reads a file without touching it, on all cores. Throws InputError if it is missing, a folder or unreadable, or naming
+// file:line and the field where a line (but a torn last one) is not a record, or the two fields that contradict each other.
+StoredRecords read_records(const std::filesystem::path& path, RecordUse use = RecordUse::all);
 
 // Digests of the records that are results ("ok" or "diverged"): what --resume skips.
 std::set<std::string> finished_digests(const std::vector<Record>& records);

@@ -70,6 +70,36 @@ TEST_F(StoreTest, CreatesFoldersAndReadsBackWhatWasAppended) {
   EXPECT_TRUE(store.warnings().empty());
 }
 
+TEST_F(StoreTest, FiguresAreReadWithoutTimelinesAndLayersOfPlans) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Record r = record("a");
+  r.ranks = r.microbatches = 1;
+  r.batch = r.samples_per_step = 1;
+  r.timeline = {{0, "0F0", 0, 1}, {0, "0B0", 1, 2}};
+  r.plan = PlanDescription{.stages = {{.layers = {{0, 1, 2}}, .devices = {0}}}};
+  std::string lines;  // more than one thread takes on
+  for (int k = 0; k < 1000; ++k) {
+    r.digest = std::to_string(k);
+    lines += to_json(r).dump() + "\n";
+  }
+  put(path, lines + R"({"batch":1, "timeline":{"rank":[)");
+  EXPECT_EQ(read_records(path).records.at(999).timeline.size(), 2u);
+  const StoredRecords read = read_records(path, RecordUse::figures);
+  ASSERT_EQ(read.records.size(), 1000u);
+  for (int k = 0; k < 1000; ++k) EXPECT_EQ(read.records[static_cast<std::size_t>(k)].digest, std::to_string(k));
+  EXPECT_TRUE(read.records[0].timeline.empty());
+  EXPECT_EQ(read.records[0].plan.value().stages.at(0).layers, std::nullopt);
+  EXPECT_EQ(read.warnings.size(), 1u);
+
+  // The first of the lines that are wrong is named, whichever thread reads it.
+  std::string wrong = lines;
+  for (const char* digest : {R"("digest":"700")", R"("digest":"900")"})
+    wrong.replace(wrong.find(digest), 8, R"("digesT")");
+  put(path, wrong);
+  EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:701: /digest: is missing"),
+            std::string::npos);
+}
+
 TEST_F(StoreTest, SetsATornLineAsideAndKeepsTheRest) {
   const fs::path path = folder_ / "runs.jsonl";
   Store(path).append(record("a"));

@@ -111,7 +111,7 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
   return c;
 }
 
-std::vector<ValidatedCase> validated_cases(const std::vector<Record>& records) {
+std::vector<ValidatedCase> validated_cases(std::span<const Record> records) {
   std::map<int, std::map<Clock, std::vector<const Record*>>> by_number;
   for (const Record& record : records)
     if (record.environment.validation)

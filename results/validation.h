@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
 
 // Reads the cases out of records that `sluice validate` wrote: those of one environment["validation"] number belong
 // together.
-std::vector<ValidatedCase> validated_cases(const std::vector<Record>& records);
+std::vector<ValidatedCase> validated_cases(std::span<const Record> records);
 
 // Of absolute values.
 struct ErrorSummary {

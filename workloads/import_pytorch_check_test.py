@@ -185,7 +185,7 @@ class Tests(import_pytorch_test.Tests):
             self.sluice("run", "-s", "single_device", "-w", f"{self.folder}/made.costs.json", "--clock", "virtual",
                         "-c", "flat:1", "-n", "1", "--optimizer", "adamw", "--out", out)
             with open(out) as file:
-                memory[name] = json.loads(file.readline())["predicted_peak_bytes"][0]
+                memory[name] = json.loads(file.readline())["peak_bytes"][0]
         self.equal(memory["plain"]["weights"] - memory["frozen"]["weights"], 0, "weights")
         for key, times in (("gradients", 1), ("optimizer", 2)):
             self.equal(memory["plain"][key] - memory["frozen"][key], times * 4 * (8 * 16 + 16), key)

@@ -42,6 +42,8 @@ json to_library(const Json& value) {
 // nesting that a recursive reader cannot follow.
 class Builder : public json::json_sax_t {
  public:
+  explicit Builder(std::string_view left_out = {}) : left_out_(left_out) {}
+
   Json result;
   std::string refusal;   // what is wrong; empty: nothing
   std::string pointer;   // where, unless `byte` says it
@@ -60,6 +62,7 @@ class Builder : public json::json_sax_t {
   bool end_array() override { return close(); }
 
   bool key(std::string& name) override {
+    if (left_out_depth_ > 0) return true;
     if (open_.back()->contains(name)) {
       refusal = "stands twice in one object";
       pointer = place() + "/" + name;
@@ -92,11 +95,18 @@ class Builder : public json::json_sax_t {
     member = std::move(value);
     return &member;
   }
-  bool put(Json value) {
-    add(std::move(value));
+  bool is_left_out() const { return open_.size() == 1 && !left_out_.empty() && key_ == left_out_; }
+  template <class Value>
+  bool put(Value&& value) {
+    if (left_out_depth_ > 0) return true;
+    add(is_left_out() ? Json::array() : Json(std::forward<Value>(value)));
     return true;
   }
   bool open(Json value) {
+    if (left_out_depth_ > 0 || is_left_out()) {
+      if (left_out_depth_++ == 0) add(Json::array());
+      return left_out_depth_ < Json::kMaxNesting;
+    }
     if (open_.size() == Json::kMaxNesting) {
       refusal = "is nested deeper than " + std::to_string(Json::kMaxNesting) + " levels";
       return false;
@@ -106,6 +116,10 @@ class Builder : public json::json_sax_t {
     return true;
   }
   bool close() {
+    if (left_out_depth_ > 0) {
+      --left_out_depth_;
+      return true;
+    }
     open_.pop_back();
     keys_.pop_back();
     return true;
@@ -121,6 +135,8 @@ class Builder : public json::json_sax_t {
   std::vector<Json*> open_;
   std::vector<std::string> keys_;  // under which each of them stands in the one before
   std::string key_;                // of the next member
+  std::string_view left_out_;      // of the outermost object
+  int left_out_depth_ = 0;         // arrays and objects of it that are open
 };
 
 bool is_negative(const Json& integer) { return !integer.is_number_unsigned() && integer.get<std::int64_t>() < 0; }
@@ -194,8 +210,8 @@ Json Json::parse(std::string_view text, const std::string& where) {
                    "look at or before this place");
 }
 
-std::optional<Json> Json::parse_if_json(std::string_view text) {
-  Builder builder;
+std::optional<Json> Json::parse_if_json(std::string_view text, std::string_view left_out) {
+  Builder builder(left_out);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
   return std::move(builder.result);
 }

@@ -76,7 +76,8 @@ class Json {
   // `where` is the file, for errors. Throws InputError that names line and column, or the JSON pointer: not JSON, not
   // UTF-8, a key twice in one object, a number out of a double's range, nested deeper than kMaxNesting.
   static Json parse(std::string_view text, const std::string& where = "the text");
-  static std::optional<Json> parse_if_json(std::string_view text);  // none where parse() throws
+  // None where parse() throws. The member `left_out` of the document's object is not built: it is an empty array.
+  static std::optional<Json> parse_if_json(std::string_view text, std::string_view left_out = {});
 
   // In one line, or with line breaks and an indentation of `indent` spaces a level. Bytes that are not UTF-8 are
   // replaced.

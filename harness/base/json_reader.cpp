@@ -41,15 +41,20 @@ JsonReader::JsonReader(const Json& json, std::string file, std::string pointer, 
     : JsonReader(json, in_file(file), std::move(pointer), std::move(advice)) {}
 
 JsonReader::JsonReader(const Json& json, PlaceOf place, std::string pointer, std::string advice)
-    : json_(&json), place_(std::move(place)), pointer_(std::move(pointer)), advice_(std::move(advice)) {
+    : JsonReader(json, std::make_shared<const Document>(Document{std::move(place), std::move(advice)}),
+                 std::move(pointer)) {}
+
+JsonReader::JsonReader(const Json& json, std::shared_ptr<const Document> document, std::string pointer)
+    : json_(&json), document_(std::move(document)), pointer_(std::move(pointer)) {
   if (json_->is_object() || (json_->is_array() && !pointer_.empty())) return;
-  throw InputError(place_(pointer_), std::string("must be an object, is ") + json_->type_name(), advice_);
+  throw InputError(document_->place(pointer_), std::string("must be an object, is ") + json_->type_name(),
+                   document_->advice);
 }
 
-std::string JsonReader::where(const std::string& key) const { return place_(pointer_ + "/" + key); }
+std::string JsonReader::where(const std::string& key) const { return document_->place(pointer_ + "/" + key); }
 
 void JsonReader::fail(const std::string& key, const std::string& what, const std::string& advice) const {
-  throw InputError(where(key), what, advice.empty() ? advice_ : advice);
+  throw InputError(where(key), what, advice.empty() ? document_->advice : advice);
 }
 
 void JsonReader::wrong_type(const std::string& key, const std::string& expected, const Json& value) const {
@@ -57,8 +62,10 @@ void JsonReader::wrong_type(const std::string& key, const std::string& expected,
 }
 
 const Json* JsonReader::find(const std::string& key) {
-  asked_.insert(key);
-  if (json_->is_object()) return json_->find(key);
+  if (json_->is_object()) {
+    asked_.insert(key);
+    return json_->find(key);
+  }
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
   const bool known = error == std::errc() && end == key.data() + key.size() && index < json_->size();
@@ -156,13 +163,13 @@ std::uint64_t JsonReader::whole_unsigned(const std::string& key, std::uint64_t l
 JsonReader JsonReader::object(const std::string& key) {
   const Json& value = raw(key);
   if (!value.is_object()) wrong_type(key, "an object", value);
-  return JsonReader(value, place_, pointer_ + "/" + key, advice_);
+  return JsonReader(value, document_, pointer_ + "/" + key);
 }
 
 JsonReader JsonReader::list(const std::string& key) {
   const Json& value = raw(key);
   if (!value.is_array()) wrong_type(key, "an array", value);
-  return JsonReader(value, place_, pointer_ + "/" + key, advice_);
+  return JsonReader(value, document_, pointer_ + "/" + key);
 }
 
 std::vector<JsonReader> JsonReader::objects(const std::string& key) {
@@ -200,6 +207,7 @@ std::vector<std::string> JsonReader::keys() const {
 int JsonReader::size() const { return static_cast<int>(json_->size()); }
 
 void JsonReader::no_other_keys(const std::string& advice) const {
+  if (!json_->is_object()) return;
   for (const std::string& key : keys()) {
     if (asked_.contains(key)) continue;
     const std::vector<std::string> known(asked_.begin(), asked_.end());

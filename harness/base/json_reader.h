@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -90,6 +91,12 @@ class JsonReader {
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& advice = "") const;
 
  private:
+  // What a document's readers share.
+  struct Document {
+    PlaceOf place;
+    std::string advice;
+  };
+  JsonReader(const Json& json, std::shared_ptr<const Document> document, std::string pointer);
   const Json* find(const std::string& key);
   std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most);
   std::uint64_t whole_unsigned(const std::string& key, std::uint64_t least, std::uint64_t most);
@@ -98,9 +105,9 @@ class JsonReader {
   [[noreturn]] void wrong_type(const std::string& key, const std::string& expected, const Json& value) const;
 
   const Json* json_;
-  PlaceOf place_;
-  std::string pointer_, advice_;
-  std::set<std::string> asked_;
+  std::shared_ptr<const Document> document_;
+  std::string pointer_;
+  std::set<std::string> asked_;  // of an object
 };
 
 }  // namespace sluice

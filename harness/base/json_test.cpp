@@ -69,6 +69,12 @@ TEST(Json, BadSyntaxIsNamedWithItsPlace) {
   EXPECT_EQ(refusal("{\"a\": 1}\n{}"), "f.json:2:1: is not JSON; look at or before this place");
   EXPECT_EQ(refusal("[NaN]"), "f.json:1:2: is not JSON; look at or before this place");
   EXPECT_EQ(Json::parse_if_json("[1"), std::nullopt);
+  // A member of the outermost object alone is left out; what stands in it has to be JSON all the same.
+  EXPECT_EQ(Json::parse_if_json(R"({"a": {"b": [1, {"a": 2}]}, "c": {"a": 3}})", "a"),
+            Json::parse(R"({"a": [], "c": {"a": 3}})"));
+  EXPECT_EQ(Json::parse_if_json(R"({"a": 1, "b": [2]})", "a"), Json::parse(R"({"a": [], "b": [2]})"));
+  EXPECT_EQ(Json::parse_if_json(R"({"a": {"b": }})", "a"), std::nullopt);
+  EXPECT_EQ(Json::parse_if_json(R"({"a": 1, "a": 2})", "a"), std::nullopt);
 }
 
 TEST(Json, AKeyTwiceInOneObjectIsRefusedWithItsPointer) {

@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/new_templates.h"
+#include "harness/run/sweep_runner.h"
 #include "plots/figure.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
@@ -310,6 +311,12 @@ void add_run(CLI::App& app, Chosen& chosen) {
   c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
       ->type_name("FOLDER")
       ->group(heading);
+  c->add_option("--timelines", a->timelines,
+                fmt::format("Records that keep the timeline of an update: all; best, of each system's fastest record "
+                            "in a comparison; or none (default: all of up to {} cases, otherwise none)",
+                            kSmallSweep))
+      ->type_name("WHICH")
+      ->group(heading);
   c->add_option("--shard", a->shard, "Every n-th case from the i-th, for job arrays; a tuning stays whole")
       ->type_name("i/n")
       ->group(heading);
@@ -388,6 +395,9 @@ void add_report(CLI::App& app, Chosen& chosen) {
   c->add_option("files", a->files, "JSONL files; with --markdown, studies")->required()->type_name("");
   c->add_option("-o,--out", a->out, "Folder (default: plots/out/NAME; with --markdown, results/findings)")
       ->type_name("FOLDER");
+  add_filter(c, a->filter);
+  c->add_option("--title", a->title, "Heading of the page (default: the title of the sweep in harness/sweeps)")
+      ->type_name("TEXT");
   c->add_option("--formats", a->formats, "Files of every chart: some of svg,png,pdf (default: svg)")->type_name("LIST");
   c->add_flag("--claims", a->claims, "Add the figures of papers beside ours (results/claims)");
   c->add_flag("--markdown", a->markdown,
@@ -396,6 +406,7 @@ void add_report(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice report results/runs/quick.jsonl --out plots/out/quick\n"
                "  sluice report results/runs/quick.jsonl --formats svg,png,pdf\n"
+               "  sluice report big.jsonl --filter workload=vgg16 --filter ranks=4,8\n"
                "  sluice report --markdown results/reference/*.json");
 }
 

@@ -76,7 +76,7 @@ int validate_command(const ValidateArguments& a);
 struct RunArguments {
   std::string sweep;  // a file, or the name of one in harness/sweeps
   CaseFlags flags;    // of a single case
-  std::string out, shard, progress = "auto", inject_failure, checkpoints, trace;
+  std::string out, shard, progress = "auto", inject_failure, checkpoints, trace, timelines;
   int jobs = 0;  // 0: one for every core
   bool resume = false, dry_run = false, json = false;
 };
@@ -92,8 +92,8 @@ struct CompareArguments {
 int compare_command(const CompareArguments& a);
 
 struct ReportArguments {
-  std::vector<std::string> files;
-  std::string out;
+  std::vector<std::string> files, filter;
+  std::string out, title;
   std::string formats = "svg";  // of the charts' files
   bool claims = false;          // with the figures of papers, from results/claims
   bool markdown = false;        // files: descriptions of studies, and records to replace the reference records of one

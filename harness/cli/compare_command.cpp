@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/numbers.h"
@@ -47,7 +49,7 @@ double tolerance_of(const std::string& text) {
 
 // Exit code 1 where a run of the stored records is missing or has become worse.
 int show_regressions(const CompareArguments& a, const std::vector<Record>& records, Form form) {
-  const std::vector<Record> stored = filtered(read_files({a.against}), a.filter);
+  const std::vector<Record> stored = filtered(read_files({a.against}, RecordUse::figures), a.filter);
   const std::vector<RegressionRow> rows = regressions(stored, records, tolerance_of(a.tolerance));
   if (form == Form::csv) {
     fmt::print("{}", to_csv(regression_flat_table(rows)));
@@ -111,14 +113,15 @@ int compare_command(const CompareArguments& a) {
   options.sort = a.sort;
   if (!a.sort.empty()) check_compare_columns({a.sort.substr(a.sort.starts_with('-') ? 1 : 0)}, "--sort");
   check_pivot(a, form);
-  const std::vector<Record> records = filtered(read_files(a.files), a.filter);
+  std::vector<Record> records = filtered(read_files(a.files, RecordUse::figures), a.filter);
   if (!a.against.empty()) return show_regressions(a, records, form);
   if (a.metric == kStableRateMetric) {
     const std::vector<StableRates> boundaries = stable_rates(records);
     fmt::print("{}\n", form == Form::json ? to_json(boundaries).dump(2) : to_table(boundaries));
     return 0;
   }
-  const std::vector<Comparison> comparisons = compare(records, options);
+  const bool boundaries = !stable_rates(records).empty();
+  const std::vector<Comparison> comparisons = compare(std::move(records), options);
   if (a.metric == kStalenessCostMetric) {
     const std::vector<StalenessCosts> costs = staleness_costs(comparisons);
     fmt::print("{}\n", form == Form::json ? to_json(costs).dump(2) : to_table(costs));
@@ -134,7 +137,7 @@ int compare_command(const CompareArguments& a) {
     fmt::print("{}", to_csv(to_flat_table(comparisons)));
   } else {
     fmt::print("{}\n", to_table(comparisons, options, table_form(form)));
-    if (form == Form::text && !stable_rates(records).empty())
+    if (form == Form::text && boundaries)
       fmt::print("divergence boundaries are in these records: --metric {}\n", kStableRateMetric);
   }
   return 0;

@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "results/metrics.h"
-#include "results/store.h"
 
 namespace sluice {
 
-std::vector<Record> read_files(const std::vector<std::string>& files) {
+std::vector<Record> read_files(const std::vector<std::string>& files, RecordUse use) {
   std::vector<Record> records;
   for (const std::string& file : files) {
-    StoredRecords stored = read_records(file);
+    StoredRecords stored = read_records(file, use);
     for (const std::string& warning : stored.warnings) fmt::print(stderr, "warning: {}\n", warning);
-    records.insert(records.end(), stored.records.begin(), stored.records.end());
+    std::ranges::move(stored.records, std::back_inserter(records));
   }
   if (records.empty()) throw InputError(files.front(), "holds no record", "make some with sluice run");
   const std::vector<std::string> repeated = repeated_results(records);
@@ -23,7 +24,7 @@ std::vector<Record> read_files(const std::vector<std::string>& files) {
   for (std::size_t k = 0; k < std::min(repeated.size(), kShown); ++k) fmt::print(stderr, "warning: {}\n", repeated[k]);
   if (repeated.size() > kShown)
     fmt::print(stderr, "warning: and {} more cases with several results\n", repeated.size() - kShown);
-  return latest(records);
+  return latest(std::move(records));
 }
 
 }  // namespace sluice

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "results/record.h"
+#include "results/store.h"
 
 namespace sluice {
 
-std::vector<Record> read_files(const std::vector<std::string>& files);  // throws InputError; also if there is no record
+// Throws InputError; also if there is no record.
+std::vector<Record> read_files(const std::vector<std::string>& files, RecordUse use = RecordUse::all);
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/json_reader.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/claim_page.h"
 #include "harness/cli/commands.h"
@@ -10,6 +12,7 @@
 #include "harness/cli/read_files.h"
 #include "plots/findings.h"
 #include "plots/report.h"
+#include "results/record_filter.h"
 #include "results/reference.h"
 
 namespace sluice {
@@ -37,6 +40,14 @@ int write_pages(const ReportArguments& a) {
   return 0;
 }
 
+// Of the sweep of harness/sweeps whose records these are, by the file's name; "" for none.
+std::string sweep_title(const std::string& records) {
+  const std::string file =
+      source_folder() + "/harness/sweeps/" + std::filesystem::path(records).stem().string() + ".json";
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored) ? parse_json_file(file).value("title", "") : "";
+}
+
 }  // namespace
 
 int report_command(const ReportArguments& a) {
@@ -46,7 +57,8 @@ int report_command(const ReportArguments& a) {
   const std::vector<PictureFormat> formats = parse_formats(a.formats);
   std::vector<ReportPart> parts;
   if (a.claims) parts.push_back(claims_part(stored_papers(source_folder() + "/results/claims")));
-  const Report report = write_report(read_files(a.files), out, find_renderer(), formats, std::move(parts));
+  const Report report = write_report(filtered(read_files(a.files), a.filter), out, find_renderer(), formats,
+                                     std::move(parts), a.title.empty() ? sweep_title(a.files.front()) : a.title);
   fmt::print("report: {}\npictures: {} charts ({}) in {}\n", std::filesystem::relative(report.html).string(),
              report.charts.size(), a.formats, (std::filesystem::relative(out) / "charts").string());
   return 0;

@@ -138,11 +138,23 @@ SweepResult run_over_mpi(Job& job, const std::vector<RunCase>& cases, const Swee
   }
 }
 
+std::optional<KeptTimelines> kept_timelines(const RunArguments& a) {
+  if (a.timelines.empty()) return std::nullopt;
+  const auto kept = choice_named<KeptTimelines>(a.timelines);
+  if (!kept)
+    throw InputError("--timelines", "unknown choice '" + a.timelines + "'",
+                     suggestion(a.timelines, choice_names<KeptTimelines>()));
+  return kept;
+}
+
 Sweep chosen_sweep(const RunArguments& a) {
+  kept_timelines(a);  // a mistake is found before anything runs
   Sweep sweep = sweep_of(a);
   if (!a.shard.empty()) sweep.cases = shard(std::move(sweep.cases), a.shard);
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
   if (!a.trace.empty()) {
+    if (kept_timelines(a).value_or(KeptTimelines::all) != KeptTimelines::all)
+      throw InputError("--timelines", "--trace is made from the timeline", "leave --timelines out");
     if (sweep.cases.size() != 1 || sweep.cases.front().tune)
       throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
     chrome_trace_file(a.trace);  // refuses another's file before the work begins
@@ -269,7 +281,8 @@ int run_command(const RunArguments& a) {
   handle_signals();
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
-  const SweepOptions options{out, a.resume, parse_progress(a.progress), a.checkpoints, jobs_of(a), part_of(a.shard)};
+  const SweepOptions options{out,        a.resume,         parse_progress(a.progress), a.checkpoints,
+                             jobs_of(a), part_of(a.shard), kept_timelines(a)};
   ProfileStore profiles(default_profile_folder());
   if (job) {
     job->guard(out);

@@ -139,7 +139,7 @@ TEST_F(Torchtitan, WhatIsFrozenHasNoGradientAndNoOptimizerState) {
     const Finished f = sluice({"run", "-s", "single_device", "-w", at("net.costs.json"), "--clock", "virtual", "-c",
                                "flat:1", "-n", "1", "--optimizer", "adamw", "--out", at(frozen.empty() ? "a" : "b")});
     EXPECT_EQ(f.code, 0) << f.err;
-    return Json::parse(content(at(frozen.empty() ? "a" : "b")))["predicted_peak_bytes"][0];
+    return Json::parse(content(at(frozen.empty() ? "a" : "b")))["peak_bytes"][0];
   };
   const Json all = memory(""), without = memory("\"frozen\":3000,");
   EXPECT_EQ(all["weights"], without["weights"]);

@@ -15,33 +15,29 @@ namespace {
   throw InputError("layer '" + layer.name + "' (" + kind_name(layer.kind) + ")", what);
 }
 
-void require(bool ok, const LayerSpec& layer, const std::string& what) {
-  if (!ok) fail(layer, what);
-}
-
 void require_positive(const LayerSpec& layer, std::int64_t value, const char* name) {
-  require(value > 0, layer, std::string(name) + " must be positive, is " + std::to_string(value));
+  if (value <= 0) fail(layer, std::string(name) + " must be positive, is " + std::to_string(value));
 }
 
 void require_last(const LayerSpec& layer, const Shape& x, std::int64_t width) {
   require_positive(layer, width, "width");
-  require(!x.empty() && x.back() == width, layer,
-          "expects a last dimension of " + std::to_string(width) + ", the input is " + to_text(x));
+  if (x.empty() || x.back() != width)
+    fail(layer, "expects a last dimension of " + std::to_string(width) + ", the input is " + to_text(x));
 }
 
 void require_image(const LayerSpec& layer, const Shape& x) {
-  require(x.size() == 3, layer, "expects [channels, height, width], the input is " + to_text(x));
+  if (x.size() != 3) fail(layer, "expects [channels, height, width], the input is " + to_text(x));
 }
 
 std::int64_t window_output(const LayerSpec& layer, std::int64_t size, std::int64_t kernel, std::int64_t stride,
                            std::int64_t padding) {
   require_positive(layer, kernel, "kernel");
   require_positive(layer, stride, "stride");
-  require(padding >= 0, layer, "padding must not be negative");
+  if (!(padding >= 0)) fail(layer, "padding must not be negative");
   const std::int64_t room = size + 2 * padding - kernel;
-  require(room >= 0, layer,
-          "empty output: a window of " + std::to_string(kernel) + " does not fit into " + std::to_string(size) +
-              " with padding " + std::to_string(padding));
+  if (room < 0)
+    fail(layer, "empty output: a window of " + std::to_string(kernel) + " does not fit into " + std::to_string(size) +
+                    " with padding " + std::to_string(padding));
   return room / stride + 1;
 }
 
@@ -50,15 +46,15 @@ struct OutputShape {
   std::span<const Shape> in;
 
   void require_sequence(const Shape& x) const {
-    require(x.size() == 2, layer, "expects [steps, width], the input is " + to_text(x));
+    if (x.size() != 2) fail(layer, "expects [steps, width], the input is " + to_text(x));
   }
   void require_ids(const Shape& ids, const Shape& x) const {
-    require(ids == Shape{x[0]}, layer,
-            "expects one token id a step of " + to_text(x) + ", the ids are " + to_text(ids));
+    if (ids != Shape{x[0]})
+      fail(layer, "expects one token id a step of " + to_text(x) + ", the ids are " + to_text(ids));
   }
   void require_heads(std::int64_t width, std::int64_t heads) const {
-    require(heads > 0 && width % heads == 0, layer,
-            "width " + std::to_string(width) + " is not a multiple of " + std::to_string(heads) + " heads");
+    if (heads <= 0 || width % heads != 0)
+      fail(layer, "width " + std::to_string(width) + " is not a multiple of " + std::to_string(heads) + " heads");
   }
 
   Shape operator()(const Linear& k) const {
@@ -72,10 +68,10 @@ struct OutputShape {
     const Shape& x = in[0];
     require_positive(layer, k.out, "out");
     require_image(layer, x);
-    require(x[0] == k.in, layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
-    require(k.groups > 0 && k.in % k.groups == 0 && k.out % k.groups == 0, layer,
-            std::to_string(k.groups) + " groups do not divide " + std::to_string(k.in) + " channels in and " +
-                std::to_string(k.out) + " out");
+    if (!(x[0] == k.in)) fail(layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    if (!(k.groups > 0 && k.in % k.groups == 0 && k.out % k.groups == 0))
+      fail(layer, std::to_string(k.groups) + " groups do not divide " + std::to_string(k.in) + " channels in and " +
+                      std::to_string(k.out) + " out");
     return {k.out, window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel_across(), k.stride, k.padding_across())};
   }
@@ -84,12 +80,12 @@ struct OutputShape {
     require_positive(layer, k.out, "out");
     require_positive(layer, k.kernel, "kernel");
     require_positive(layer, k.stride, "stride");
-    require(k.padding >= 0, layer, "padding must not be negative");
+    if (!(k.padding >= 0)) fail(layer, "padding must not be negative");
     require_image(layer, x);
-    require(x[0] == k.in, layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    if (!(x[0] == k.in)) fail(layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
     const auto size = [&](std::int64_t n) {
       const std::int64_t made = (n - 1) * k.stride - 2 * k.padding + k.kernel;
-      require(made > 0, layer, "empty output: a padding of " + std::to_string(k.padding) + " takes all of it away");
+      if (!(made > 0)) fail(layer, "empty output: a padding of " + std::to_string(k.padding) + " takes all of it away");
       return made;
     };
     return {k.out, size(x[1]), size(x[2])};
@@ -98,7 +94,7 @@ struct OutputShape {
     const Shape& x = in[0];
     require_image(layer, x);
     if (k.mode == Pool2d::Mode::global_average) return {x[0], 1, 1};
-    require(2 * k.padding <= k.kernel, layer, "padding must be at most half of the kernel");
+    if (!(2 * k.padding <= k.kernel)) fail(layer, "padding must be at most half of the kernel");
     return {x[0], window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel, k.stride, k.padding)};
   }
@@ -111,17 +107,17 @@ struct OutputShape {
   Shape operator()(const InstanceNorm& k) const {
     const Shape& x = in[0];
     require_image(layer, x);
-    require(x[0] == k.features, layer,
-            "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
-    require(x[1] * x[2] > 1, layer, "has one element a feature, " + to_text(x) + ", which is its own mean");
+    if (!(x[0] == k.features))
+      fail(layer, "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    if (!(x[1] * x[2] > 1)) fail(layer, "has one element a feature, " + to_text(x) + ", which is its own mean");
     return x;
   }
   Shape operator()(const BatchNorm& k) const {
     const Shape& x = in[0];
-    require(x.size() == 1 || x.size() == 3, layer,
-            "expects [features] or [features, height, width], the input is " + to_text(x));
-    require(x[0] == k.features, layer,
-            "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    if (!(x.size() == 1 || x.size() == 3))
+      fail(layer, "expects [features] or [features, height, width], the input is " + to_text(x));
+    if (!(x[0] == k.features))
+      fail(layer, "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
     return x;
   }
   Shape operator()(const LayerNorm& k) const {
@@ -134,7 +130,7 @@ struct OutputShape {
   }
   Shape operator()(const Activation&) const { return in[0]; }
   Shape operator()(const Dropout& k) const {
-    require(k.probability >= 0 && k.probability < 1, layer, "probability must be in [0, 1)");
+    if (!(k.probability >= 0 && k.probability < 1)) fail(layer, "probability must be in [0, 1)");
     if (k.channels) require_image(layer, in[0]);
     return in[0];
   }
@@ -148,8 +144,8 @@ struct OutputShape {
   Shape operator()(const PositionEmbedding& k) const {
     require_sequence(in[0]);
     require_last(layer, in[0], k.width);
-    require(in[0][0] <= k.steps, layer,
-            "has " + std::to_string(k.steps) + " positions, the input is " + to_text(in[0]));
+    if (!(in[0][0] <= k.steps))
+      fail(layer, "has " + std::to_string(k.steps) + " positions, the input is " + to_text(in[0]));
     return in[0];
   }
   Shape operator()(const PatchEmbedding& k) const {
@@ -157,10 +153,10 @@ struct OutputShape {
     require_positive(layer, k.width, "width");
     require_positive(layer, k.patch, "patch");
     require_image(layer, x);
-    require(x[0] == k.channels, layer,
-            "expects " + std::to_string(k.channels) + " channels, the input is " + to_text(x));
-    require(x[1] % k.patch == 0 && x[2] % k.patch == 0, layer,
-            "patches of " + std::to_string(k.patch) + " do not divide the input " + to_text(x));
+    if (!(x[0] == k.channels))
+      fail(layer, "expects " + std::to_string(k.channels) + " channels, the input is " + to_text(x));
+    if (!(x[1] % k.patch == 0 && x[2] % k.patch == 0))
+      fail(layer, "patches of " + std::to_string(k.patch) + " do not divide the input " + to_text(x));
     return {x[1] / k.patch * (x[2] / k.patch), k.width};
   }
   Shape operator()(const ClassToken& k) const {
@@ -170,15 +166,15 @@ struct OutputShape {
   }
   Shape operator()(const LstmCell& k) const {
     require_positive(layer, k.hidden, "hidden");
-    require(in[0].size() == 1, layer, "expects one step [in], the input is " + to_text(in[0]));
+    if (!(in[0].size() == 1)) fail(layer, "expects one step [in], the input is " + to_text(in[0]));
     require_last(layer, in[0], k.in);
-    require(in[1] == Shape{2 * k.hidden}, layer,
-            "expects a state of " + to_text(Shape{2 * k.hidden}) + ", got " + to_text(in[1]));
+    if (!(in[1] == Shape{2 * k.hidden}))
+      fail(layer, "expects a state of " + to_text(Shape{2 * k.hidden}) + ", got " + to_text(in[1]));
     return in[1];
   }
   Shape operator()(const Lstm& k) const {
     require_positive(layer, k.hidden, "hidden");
-    require(in[0].size() == 2, layer, "expects [steps, in], the input is " + to_text(in[0]));
+    if (!(in[0].size() == 2)) fail(layer, "expects [steps, in], the input is " + to_text(in[0]));
     require_last(layer, in[0], k.in);
     if (in.size() > 1) require_ids(in[1], in[0]);
     return {in[0][0], k.hidden};
@@ -187,10 +183,11 @@ struct OutputShape {
     require_sequence(in[0]);
     require_last(layer, in[0], k.width);
     require_heads(k.heads_width(), k.heads);
-    require(k.kv_heads == 0 || (k.kv_heads > 0 && k.heads % k.kv_heads == 0), layer,
-            std::to_string(k.kv_heads) + " key and value heads do not divide " + std::to_string(k.heads) + " heads");
-    require(k.rotary == 0 || (k.rotary > 0 && k.heads_width() / k.heads % 2 == 0), layer,
-            "rotary positions need a base above 0 and heads of an even width");
+    if (!(k.kv_heads == 0 || (k.kv_heads > 0 && k.heads % k.kv_heads == 0)))
+      fail(layer,
+           std::to_string(k.kv_heads) + " key and value heads do not divide " + std::to_string(k.heads) + " heads");
+    if (!(k.rotary == 0 || (k.rotary > 0 && k.heads_width() / k.heads % 2 == 0)))
+      fail(layer, "rotary positions need a base above 0 and heads of an even width");
     if (in.size() > 1) require_ids(in[1], in[0]);
     return in[0];
   }
@@ -198,7 +195,7 @@ struct OutputShape {
     require_sequence(in[0]);
     require_last(layer, in[0], k.width);
     require_heads(k.heads_width(), k.heads);
-    require(k.width % 2 == 0, layer, "width " + std::to_string(k.width) + " is odd: sines and cosines share it");
+    if (!(k.width % 2 == 0)) fail(layer, "width " + std::to_string(k.width) + " is odd: sines and cosines share it");
     return in[0];
   }
   Shape operator()(const CrossAttention& k) const {
@@ -213,41 +210,42 @@ struct OutputShape {
   Shape operator()(const SequencePool& k) const {
     require_sequence(in[0]);
     if (k.mode == SequencePool::Mode::first) {
-      require(in.size() == 1, layer, "takes no ids to pick the first position");
+      if (!(in.size() == 1)) fail(layer, "takes no ids to pick the first position");
       return {in[0][1]};
     }
-    require(in.size() == 2, layer, "takes 2 inputs, has 1");
+    if (!(in.size() == 2)) fail(layer, "takes 2 inputs, has 1");
     require_ids(in[1], in[0]);
     return {in[0][1]};
   }
   Shape operator()(const Add&) const {
     for (const Shape& x : in) {
-      require(x == in[0], layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(x));
+      if (!(x == in[0])) fail(layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(x));
     }
     return in[0];
   }
   Shape operator()(const Multiply&) const {
-    require(in[1] == in[0], layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(in[1]));
+    if (!(in[1] == in[0])) fail(layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(in[1]));
     return in[0];
   }
   Shape operator()(const Concat& k) const {
     Shape y = in[0];
-    require(k.axis >= 0 && k.axis < static_cast<std::int64_t>(y.size()), layer,
-            "axis " + std::to_string(k.axis) + " is outside of " + to_text(y));
+    if (!(k.axis >= 0 && k.axis < static_cast<std::int64_t>(y.size())))
+      fail(layer, "axis " + std::to_string(k.axis) + " is outside of " + to_text(y));
     const auto axis = static_cast<std::size_t>(k.axis);
     for (const Shape& x : in.subspan(1)) {
       Shape expected = in[0];
       if (x.size() == expected.size()) expected[axis] = x[axis];
-      require(x == expected, layer,
-              "inputs differ outside of axis " + std::to_string(k.axis) + ": " + to_text(in[0]) + " and " + to_text(x));
+      if (!(x == expected))
+        fail(layer,
+             "inputs differ outside of axis " + std::to_string(k.axis) + ": " + to_text(in[0]) + " and " + to_text(x));
       y[axis] += x[axis];
     }
     return y;
   }
   Shape operator()(const Flatten&) const { return {elements(in[0])}; }
   Shape operator()(const CrossEntropyLoss&) const {
-    require(in[0].size() == 1 || in[0].size() == 2, layer,
-            "expects [classes] or [steps, classes], the input is " + to_text(in[0]));
+    if (!(in[0].size() == 1 || in[0].size() == 2))
+      fail(layer, "expects [classes] or [steps, classes], the input is " + to_text(in[0]));
     return {};
   }
   Shape operator()(const MseLoss&) const { return {}; }
@@ -409,12 +407,12 @@ Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
   if (is.operator()<LstmCell, Multiply>()) least = most = 2;
   if (is.operator()<SequencePool>()) most = 2;
   if (is.operator()<CrossAttention>()) least = 2, most = 3;
-  require(inputs.size() >= least && inputs.size() <= most, layer,
-          "takes " +
-              (most == SIZE_MAX ? "at least 1"
-               : least == most  ? std::to_string(most)
-                                : std::to_string(least) + " or " + std::to_string(most)) +
-              " input" + (most == 1 || most == SIZE_MAX ? "" : "s") + ", has " + std::to_string(inputs.size()));
+  if (!(inputs.size() >= least && inputs.size() <= most))
+    fail(layer, "takes " +
+                    (most == SIZE_MAX ? "at least 1"
+                     : least == most  ? std::to_string(most)
+                                      : std::to_string(least) + " or " + std::to_string(most)) +
+                    " input" + (most == 1 || most == SIZE_MAX ? "" : "s") + ", has " + std::to_string(inputs.size()));
   return std::visit(OutputShape{layer, inputs}, layer.kind);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "harness/base/source_folder.h"
 #include "harness/case/calibrated.h"
@@ -131,7 +132,7 @@ void describe_program(const RunCase& c, const Prepared& p, const Program& progra
   if (p.tensor) add_tensor_sums(p, program, sent);
   observed.sent_bytes = sent_by_ranks(sent);
   if (!p.interference.empty()) observed.interference = recorded(p.interference);
-  if (c.clock != Clock::wall) record.peak_bytes = record.predicted_peak_bytes;
+  if (c.clock != Clock::wall) record.peak_bytes = std::exchange(record.predicted_peak_bytes, {});
 }
 
 }  // namespace sluice

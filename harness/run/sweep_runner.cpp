@@ -18,6 +18,7 @@
 #include "harness/run/parallel_cases.h"
 #include "harness/train/shared_training.h"
 #include "harness/train/tuning.h"
+#include "results/compare.h"
 #include "results/metrics.h"
 #include "results/store.h"
 
@@ -161,6 +162,10 @@ class SweepRun {
         progress_(options.progress, jobs_.size()),
         trainings_(groups()),
         differences_(differences(cases_of(jobs_))),
+        timelines_(options.timelines.value_or(
+            cases.size() * static_cast<std::size_t>(options.shard ? options.shard->count : 1) <= kSmallSweep
+                ? KeptTimelines::all
+                : KeptTimelines::none)),
         made_(jobs_.size()),
         earlier_(jobs_.size()) {
     for (const std::string& warning : store_.warnings()) progress_.note("warning: " + warning);
@@ -183,6 +188,7 @@ class SweepRun {
       throw;
     }
     in_order_.finish();
+    for (const auto& [group, record] : best_) store_.append(record);
     for (std::optional<Record>& record : made_)
       if (record) result_.records.push_back(std::move(*record));
     for (std::optional<Record>& record : earlier_)
@@ -230,8 +236,10 @@ class SweepRun {
       Record record = run_one_(job, {.cancel = &interrupted(),
                                      .progress = [&](double fraction) { progress_.update(k, fraction); },
                                      .checkpoints = options_.checkpoints,
+                                     .timeline = timelines_ != KeptTimelines::none,
                                      .turn = &turn});
       record.tuning = std::move(tuning);
+      keep_timeline(record);
       in_order_.put(k, record);
       progress_.end(k, summary(record));
       finished_.put(name, record);
@@ -249,6 +257,18 @@ class SweepRun {
     ++result_.failed;
     if (options_.progress == ProgressStyle::none) progress_.note(describe(job) + ": " + summary(*made_[k]));
     return true;
+  }
+
+  // Takes the timeline out of a record that is to have none; of `best` keeps the one that is the fastest so far.
+  void keep_timeline(Record& record) {
+    if (timelines_ == KeptTimelines::all) return;
+    const std::optional<double> rate = samples_per_second(record);
+    if (timelines_ == KeptTimelines::best && rate && !record.timeline.empty() && record.purpose == Purpose::measure) {
+      const std::lock_guard lock(mutex_);
+      const auto [found, added] = best_.try_emplace({comparison_group(record), record.system}, record);
+      if (!added && *rate > samples_per_second(found->second).value()) found->second = record;
+    }
+    record.timeline.clear();
   }
 
   // The search as it stands before the job; none: the sweep ends before.
@@ -283,7 +303,9 @@ class SweepRun {
   FinishedCases finished_;  // earlier ones if resuming, and those made now
   SharedTrainings trainings_;
   const std::vector<std::string> differences_;
-  std::vector<std::optional<Record>> made_, earlier_;  // per case
+  const KeptTimelines timelines_;
+  std::map<std::pair<ComparisonGroup, std::string>, Record> best_;  // by system; with their timelines
+  std::vector<std::optional<Record>> made_, earlier_;               // per case
   std::mutex mutex_;
   SweepResult result_;
 };

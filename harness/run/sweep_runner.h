@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "harness/base/choice.h"
 #include "harness/case/case.h"
 #include "harness/run/progress.h"
 #include "harness/run/run_case.h"
@@ -15,6 +16,15 @@
 
 namespace sluice {
 
+// Which records keep their timeline: best: the fastest of each system in each comparison, which a report draws.
+enum class KeptTimelines { all, best, none };
+template <>
+struct Choices<KeptTimelines> {
+  static constexpr Choice<KeptTimelines> all[] = {
+      {KeptTimelines::all, "all"}, {KeptTimelines::best, "best"}, {KeptTimelines::none, "none"}};
+};
+inline constexpr std::size_t kSmallSweep = 50;  // cases: up to so many keep all timelines by default, larger ones none
+
 struct SweepOptions {
   std::filesystem::path out;
   bool resume = false;  // skip cases whose outcome in `out` is final
@@ -22,6 +32,9 @@ struct SweepOptions {
   std::string checkpoints = {};         // RunHooks::checkpoints
   int jobs = 1;                         // cases of the virtual clock that run at the same time
   std::optional<SweepPart> shard = {};  // of the sweep that the cases are
+  // none: by the number of cases. Those of `best` are stored at the end, in a second record of the same case, so that
+  // of a sweep that was killed, and of cases that resume skips, there are none.
+  std::optional<KeptTimelines> timelines = {};
 };
 
 struct SweepResult {

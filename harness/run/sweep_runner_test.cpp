@@ -10,6 +10,7 @@
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
+#include "results/metrics.h"
 #include "results/store.h"
 
 namespace sluice {
@@ -62,6 +63,56 @@ class SweepRunner : public ::testing::Test {
   std::string folder_;
   std::vector<std::string> ran_;
 };
+
+// Simulated cases of two systems, each faster the more micro-batches it has; each record has a timeline.
+std::vector<Record> records_of_a_sweep(const std::string& file, std::optional<KeptTimelines> timelines,
+                                       const Json& ranks) {
+  const Json entry = {{"system", {"gpipe", "one_f_one_b"}},
+                      {"workload", "vgg16"},
+                      {"clock", "virtual"},
+                      {"cluster", "flat:8"},
+                      {"ranks", ranks},
+                      {"train", false},
+                      {"steps", 4},
+                      {"batch", 1024},
+                      {"microbatches", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}}};
+  run_sweep(expand_case({entry, in_file("s.json", "/grid/0")}),
+            {.out = file, .progress = ProgressStyle::none, .timelines = timelines},
+            [](const RunCase& c, const RunHooks&) {
+              Record r;
+              r.digest = digest_of(c);
+              r.system = c.system;
+              r.workload = c.workload;
+              r.clock = c.clock;
+              r.ranks = c.ranks;
+              r.microbatches = c.microbatches;
+              r.batch = r.samples_per_step = c.batch;
+              r.step_seconds.assign(4, 1.0 / c.microbatches);
+              r.timeline = {{0, "0F0", 0, 0.5}};
+              return r;
+            });
+  return latest(read_records(file).records);
+}
+
+TEST_F(SweepRunner, KeepsTimelinesOfSmallSweepsAndOfLargeOnesWhatIsAskedFor) {
+  const auto kept = [&](std::optional<KeptTimelines> timelines, const Json& ranks) {
+    const std::string file = folder_ + "/kept.jsonl";
+    std::vector<std::string> names;
+    for (const Record& r : records_of_a_sweep(file, timelines, ranks))
+      if (!r.timeline.empty()) names.push_back(r.system + " " + std::to_string(r.microbatches));
+    EXPECT_TRUE(repeated_results(read_records(file).records).empty());  // two records, one result
+    std::filesystem::remove(file);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const Json small = {2}, large = {2, 4, 8};  // 20 and 60 cases
+  EXPECT_EQ(kept(std::nullopt, small).size(), 20u);
+  EXPECT_EQ(kept(std::nullopt, large), Names{});
+  EXPECT_EQ(kept(KeptTimelines::none, small), Names{});
+  EXPECT_EQ(kept(KeptTimelines::all, large).size(), 60u);
+  EXPECT_EQ(kept(KeptTimelines::best, small), (Names{"gpipe 512", "one_f_one_b 512"}));
+  EXPECT_EQ(kept(KeptTimelines::best, large).size(), 6u);  // of each number of ranks
+}
 
 TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
   const SweepResult result = run(cases());

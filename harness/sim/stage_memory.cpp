@@ -10,15 +10,15 @@
 
 namespace sluice {
 
-static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
-                                    std::int64_t samples, const OptimizerSpec& optimizer, int delta_tensors,
-                                    const Storage& storage) {
+static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, const StageStashes& stashes,
+                                    std::span<const int> layers, std::int64_t samples, const OptimizerSpec& optimizer,
+                                    int delta_tensors, const Storage& storage) {
   std::int64_t parameters = 0, state = 0;
   for (const int l : layers) {
     parameters += parameter_count(model.layers[l]);
     state += state_elements(optimizer, model, l);
   }
-  const StageStash stash = stage_stash(model, shapes, layers, samples, storage);
+  const StageStash stash = stashes.of(layers).of(samples);
   return {.weights = parameters * storage.weight,
           .gradients = parameters * storage.gradient,
           .optimizer = (state + delta_tensors * parameters) * storage.state + parameters * storage.master,
@@ -59,13 +59,14 @@ static void add_sequence_chunks(std::vector<StageMemory>& stages, const ModelGra
 std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
                                       const OptimizerSpec& optimizer, const WeightRule& rule, const Storage& storage) {
   const std::vector<Shape> shapes = model.shapes();
+  const StageStashes stashes(model, shapes, storage);
   const std::vector<StageInterface> between =
       interfaces(model, stage_of_layers(plan, model.layers.size()), static_cast<int>(plan.stages.size()));
   std::vector<StageMemory> result;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
     const std::int64_t samples = stage.micros_per_op * micro_batch;
-    StageMemory m = memory_of_layers(model, shapes, stage.layers, samples, optimizer,
+    StageMemory m = memory_of_layers(model, shapes, stashes, stage.layers, samples, optimizer,
                                      delta_tensors(optimizer, rule, StageId(s)), storage);
     for (const int producer : between[s].receives)
       if (producer >= 0) m.input += output_bytes(model, shapes, producer, samples, storage);

@@ -18,6 +18,7 @@ struct RunHooks {
   // The processes of the job, for cases whose ranks are processes (runs_as_processes): all of them call run_case with
   // the same case. It runs on as many of the first ones as it has ranks; the record is the first one's.
   ProcessGroup* job = nullptr;
+  bool timeline = true;                   // the record keeps one; false: its bubbles alone
   SharedTrainings::Turn* turn = nullptr;  // null: the case trains by itself (shared_training.h)
 };
 

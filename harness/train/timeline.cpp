@@ -1,6 +1,7 @@
 #include "harness/train/timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -37,12 +38,15 @@ std::string text_of(const Instruction& instruction, int sequence_chunks) {
   return to_text(instruction, sequence_chunks);
 }
 
+// A record holds few digits of it, and critical_path() (plots/timeline_ops.h) allows for ten times that.
+double to_tenth_of_ns(double seconds) { return std::round(seconds * 1e10) / 1e10; }
+
 class Timeline {
  public:
-  Timeline(const Trace& trace, std::size_t most_compute_ops)
+  Timeline(const Trace& trace, std::size_t max_compute_ops)
       : trace_(trace),
-        most_compute_ops_(std::min(
-            most_compute_ops, std::max(std::size_t{1}, kTimelineOps / std::max(std::size_t{1}, trace.ranks.size())))),
+        max_compute_ops_(std::min(
+            max_compute_ops, std::max(std::size_t{1}, kTimelineOps / std::max(std::size_t{1}, trace.ranks.size())))),
         begin_(first_start(trace)),
         reads_several_versions_(reads_several_versions(trace)) {}
 
@@ -59,7 +63,8 @@ class Timeline {
 
  private:
   TimelineOp& add(std::size_t rank, const std::string& text, double start, double end) {
-    return ops_.emplace_back(TimelineOp{static_cast<int>(rank), text, start - begin_, end - begin_});
+    return ops_.emplace_back(
+        TimelineOp{static_cast<int>(rank), text, to_tenth_of_ns(start - begin_), to_tenth_of_ns(end - begin_)});
   }
 
   // Returns when the first op starts that is left out.
@@ -68,7 +73,7 @@ class Timeline {
     std::size_t compute_ops = 0;
     for (std::size_t k = 0; k < events.size(); ++k) {
       const TraceEvent& event = events[k];
-      if (is_compute(event.instruction.opcode) && ++compute_ops > most_compute_ops_) return event.start;
+      if (is_compute(event.instruction.opcode) && ++compute_ops > max_compute_ops_) return event.start;
       if (event.instruction.overlapped && k + 1 < events.size()) {  // a forward beside a backward: one step of the rank
         const TraceEvent& second = events[++k];
         ++compute_ops;
@@ -96,7 +101,7 @@ class Timeline {
   }
 
   const Trace& trace_;
-  std::size_t most_compute_ops_;
+  std::size_t max_compute_ops_;
   double begin_;  // of the timeline, in the trace's seconds
   bool reads_several_versions_;
   std::vector<TimelineOp> ops_;
@@ -104,11 +109,14 @@ class Timeline {
 
 }  // namespace
 
-void add_timeline(Record& record, const Trace& trace, std::size_t most_compute_ops) {
+std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t max_compute_ops) {
+  return Timeline(trace, max_compute_ops).ops();
+}
+
+void add_bubbles(Record& record, const Trace& trace) {
   const Bubbles b = bubbles(trace);
   record.observed.bubble_ratio = b.bubble_ratio;
   record.observed.span_bubble = b.span_bubble;
-  record.timeline = Timeline(trace, most_compute_ops).ops();
 }
 
 }  // namespace sluice

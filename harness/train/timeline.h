@@ -9,8 +9,11 @@ namespace sluice {
 // A timeline has at most so many forwards and backwards over all ranks, but one a rank at least.
 constexpr std::size_t kTimelineOps = std::size_t{1} << 16;
 
-// Fills in observed.bubble_ratio, observed.span_bubble and the timeline, with the first forwards and backwards of every
-// rank, most_compute_ops or as many as kTimelineOps leaves each rank, and what runs beside them.
-void add_timeline(Record& record, const Trace& trace, std::size_t most_compute_ops);
+// The first forwards and backwards of every rank, max_compute_ops or as many as kTimelineOps leaves each rank, and what
+// runs at the same time.
+std::vector<TimelineOp> timeline_of(const Trace& trace, std::size_t max_compute_ops);
+
+// Fills in observed.bubble_ratio and observed.span_bubble.
+void add_bubbles(Record& record, const Trace& trace);
 
 }  // namespace sluice

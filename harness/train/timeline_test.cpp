@@ -23,7 +23,8 @@ TEST(RecordTimeline, ShowsMessagesFromTheirSenderToTheirReceiver) {
   trace.ranks = {{forward(0, 2, 3)}, {forward(0, 4, 5)}};
   trace.messages = {activation(0, 3, 4)};
   Record record;
-  add_timeline(record, trace, 10);
+  add_bubbles(record, trace);
+  record.timeline = timeline_of(trace, 10);
   ASSERT_EQ(record.timeline.size(), 3u);
   const TimelineOp& message = record.timeline[2];
   EXPECT_EQ(message.op, "send_activation 0->1 0");
@@ -40,7 +41,8 @@ TEST(RecordTimeline, LeavesOutMessagesAfterTheOpsThatItShowsAndThoseThatTakeNoTi
   trace.ranks = {{forward(0, 0, 1), forward(1, 1, 2), forward(2, 2, 3)}};
   trace.messages = {activation(0, 1, 1.5), activation(1, 2, 2.5), activation(0, 1, 1)};
   Record record;
-  add_timeline(record, trace, 2);
+  add_bubbles(record, trace);
+  record.timeline = timeline_of(trace, 2);
   ASSERT_EQ(record.timeline.size(), 3u);
   EXPECT_EQ(record.timeline[2].op, "send_activation 0->1 0");
   EXPECT_DOUBLE_EQ(record.timeline[2].end, 1.5);
@@ -53,7 +55,8 @@ TEST(RecordTimeline, OfManyRanksShowsAsManyOpsAsOneOfFew) {
   for (auto& rank : trace.ranks)
     for (std::size_t k = 0; k < ops; ++k) rank.push_back(forward(static_cast<int>(k), double(k), double(k + 1)));
   Record record;
-  add_timeline(record, trace, 4096);
+  add_bubbles(record, trace);
+  record.timeline = timeline_of(trace, 4096);
   EXPECT_EQ(record.timeline.size(), kTimelineOps);
   EXPECT_DOUBLE_EQ(record.observed.bubble_ratio.value(), 0);  // of the whole trace
 }

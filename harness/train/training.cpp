@@ -60,7 +60,7 @@ void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* pr
     const RunRequest request = request_for(segment, hooks, pinning, position);
     const SegmentResult result = adapter_.active() ? run_adaptive(segment, request, processes, position, last)
                                                    : run_as_planned(segment, request, position, last);
-    add_to_record(result, segment, last, position, record);
+    add_to_record(result, segment, last, position, hooks.timeline, record);
     if (result.diverged) break;
     position.next += 1;
     position.updates += segment.updates();
@@ -227,18 +227,18 @@ const Disturbance& Training::disturbance_at(double seconds) const {
 }
 
 void Training::add_to_record(const SegmentResult& result, const UndrainedSegment& segment, bool last,
-                             const TrainingPosition& start, Record& record) const {
+                             const TrainingPosition& start, bool timeline, Record& record) const {
   if (result.diverged) return add_diverged_segment(record, result, !on_wall(), start);
   add_segment(record, result, segment, case_.epochs > 0, start);
   if (!last) return;
   // Of a program that is the whole segment the beginning is enough: two micro-batches a rank in inference, three
   // batches a rank, forward and backward, of an asynchronous system.
   const std::size_t ranks = prepared_.ranks.devices.size();
-  if (prepared_.inference) {
-    add_micro_batches(record, result);
-    return add_timeline(record, result.trace, 2 * ranks);
-  }
-  add_timeline(record, result.trace, prepared_.system->synchronous ? std::size_t{4096} : 6 * ranks);
+  if (prepared_.inference) add_micro_batches(record, result);
+  add_bubbles(record, result.trace);
+  if (!timeline) return;
+  const bool whole = prepared_.system->synchronous && !prepared_.inference;
+  record.timeline = timeline_of(result.trace, whole ? 4096 : (prepared_.inference ? 2 : 6) * ranks);
 }
 
 // Fills in the metric of the last `points` points of the curve; false if the weights are spoilt.

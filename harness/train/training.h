@@ -52,7 +52,7 @@ class Training {
   RunRequest request_for(const UndrainedSegment& segment, const RunHooks& hooks, const Pinning* pinning,
                          const TrainingPosition& start) const;
   void add_to_record(const SegmentResult& result, const UndrainedSegment& segment, bool last,
-                     const TrainingPosition& start, Record& record) const;
+                     const TrainingPosition& start, bool timeline, Record& record) const;
   bool evaluate(std::size_t points, Record& record) const;
   void report(const RunHooks& hooks, std::int64_t updates) const;
 
