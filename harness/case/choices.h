@@ -40,9 +40,10 @@ enum class UpdateStart { free, barrier };
 // papers.
 enum class UpdateAfter { batch, micro_batch };
 
-// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut, or the
-// layers alone, as cases from before there was a choice.
-enum class Cuts { messages, compute };
+// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut; the layers
+// alone, as cases from before there was a choice; or layers and messages, with cuts only before and after blocks that
+// repeat (model/fold_layers.h).
+enum class Cuts { messages, compute, blocks };
 
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).
 enum class Pin { none, core };
@@ -103,7 +104,8 @@ struct Choices<UpdateAfter> {
 };
 template <>
 struct Choices<Cuts> {
-  static constexpr Choice<Cuts> all[] = {{Cuts::messages, "messages"}, {Cuts::compute, "compute"}};
+  static constexpr Choice<Cuts> all[] = {
+      {Cuts::messages, "messages"}, {Cuts::compute, "compute"}, {Cuts::blocks, "blocks"}};
 };
 template <>
 struct Choices<Pin> {

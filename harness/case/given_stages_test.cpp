@@ -7,6 +7,8 @@
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/test_profiles.h"
+#include "harness/model/pipeline_layout.h"
+#include "workloads/models/registry.h"
 
 namespace sluice {
 namespace {
@@ -44,6 +46,29 @@ TEST(GivenStages, EverySystemRunsOnThemOrIsOfTheWholeModel) {
     if (error != "no error") others.push_back(system->name + ": " + error);
   }
   EXPECT_EQ(others, std::vector<std::string>());
+}
+
+TEST(GivenStages, CutsBetweenBlocksMakeALayoutThatIsReadAsTheSameStages) {
+  const Json entry = {{"system", "interleaved_1f1b"}, {"workload", "gpt_1.3b"},     {"clock", "virtual"},
+                      {"cluster", "dgx_h100"},        {"options", {{"chunks", 2}}}, {"cuts", "blocks"}};
+  const auto first_layers = [](const RunCase& c) {
+    std::vector<int> first;
+    for (const PlanStage& stage : prepare(c, test_profiles()).pipeline.stages) first.push_back(stage.layers.front());
+    return std::vector<int>(first.begin() + 1, first.end());
+  };
+  const std::vector<int> cuts = first_layers(resolve({entry, in_file("test", "")}));
+  const std::string layout = layout_of_stages(cuts, find_workload("gpt_1.3b").model);
+  ASSERT_NE(layout, "");
+  Json given = entry;
+  given.erase("cuts");
+  given["stages"] = layout;
+  EXPECT_EQ(first_layers(resolve({given, in_file("test", "")})), cuts);
+  Json none = entry;
+  none["workload"] = "vgg16";
+  EXPECT_EQ(error_of([&] {
+              resolve({none, in_file("test", "")});
+            }),
+            "test: /cuts: 'vgg16' has no blocks that repeat; use messages or compute");
 }
 
 }  // namespace

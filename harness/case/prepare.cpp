@@ -20,6 +20,7 @@
 #include "harness/case/tensor_costs.h"
 #include "harness/case/tensor_rules.h"
 #include "harness/case/this_machine.h"
+#include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
@@ -206,7 +207,11 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   problem.inference = p.inference;
   if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, replicas);
   problem.first_layers = c.first_layers;
-  problem.cuts_count_messages = c.cuts == Cuts::messages;
+  problem.cuts_count_messages = c.cuts != Cuts::compute && !is_this_machine(c);
+  if (c.cuts == Cuts::blocks) {
+    const RepeatedBlocks blocks = repeated_blocks(planned_model(p));
+    for (int b = 0; b <= blocks.copies; ++b) problem.cut_before.push_back(blocks.begin + b * blocks.size);
+  }
   problem.simulate = [&p, &c](const PlannedPipeline& planned) { return simulated_seconds(p, c, planned); };
   problem.costs_at = [&p, &c](std::int64_t micro_batch) {
     return std::make_shared<CostGraph>(costs_at(p, c, micro_batch));

@@ -22,6 +22,7 @@
 #include "harness/exec/mpi/mpi.h"
 #include "harness/exec/pinning.h"
 #include "harness/model/cluster.h"
+#include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
 #include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
@@ -265,9 +266,17 @@ Json stages_json(const RunCase& c) {
   return c.first_layers.empty() ? Json() : Json(fmt::format("{}", fmt::join(c.first_layers, ",")));
 }
 
+bool has_cuts(const RunCase& c, const System& system) {
+  return c.first_layers.empty() && !system.one_process && !system.data_parallel && c.ranks > c.tensor * c.data_parallel;
+}
+
 bool cuts_may_count_messages(const RunCase& c, const System& system) {
-  return c.first_layers.empty() && !system.one_process && !system.data_parallel &&
-         c.ranks > c.tensor * c.data_parallel && !is_this_machine(c);
+  return has_cuts(c, system) && !is_this_machine(c);
+}
+
+void check_cuts(CaseReading& r) {
+  if (r.c.cuts != Cuts::blocks || repeated_blocks(r.workload->model).copies > 0) return;
+  r.entry.fail("cuts", "'" + r.c.workload + "' has no blocks that repeat", "use messages or compute");
 }
 
 bool cuts_by_its_own_objective(const RunCase& c, const System& system) {

@@ -62,6 +62,9 @@ bool may_have_replicas(const RunCase& c, const System& system);
 // "7,15,22": ascending.
 void read_stages(CaseReading& r, const std::string& key);
 Json stages_json(const RunCase& c);  // null: not given
+// Whether the case's model is cut, and not at given places.
+bool has_cuts(const RunCase& c, const System& system);
+void check_cuts(CaseReading& r);
 // Whether a balanced cut of the case could avoid messages that have a cost.
 bool cuts_may_count_messages(const RunCase& c, const System& system);
 // Whether the system's planner weighs cuts in a way of its own.

@@ -215,14 +215,17 @@ std::vector<Setting> make_settings() {
       {.key = "cuts",
        .of_plan = true,
        .group = HelpGroup::parallelism,
-       .help = "what balanced cuts into stages weigh: layers and the messages over the cut, or layers alone",
+       .help = "what balanced cuts into stages weigh: layers and the messages over the cut, or layers alone; blocks: "
+               "cuts only before and after blocks that repeat, as a transformer's",
        .value = choice(&RunCase::cuts),
        .in_digest = InDigest::unless_as_before,
        .before = "compute",
-       .in_record_options = [](const RunCase& c) { return c.cuts == Cuts::messages; },
+       .in_record_options = [](const RunCase& c) { return c.cuts != Cuts::compute; },
+       .check = check_cuts,
        .canonicalize =
            [](RunCase& c, const System& s) {
-             if (!cuts_may_count_messages(c, s))
+             const bool messages_count = cuts_may_count_messages(c, s);
+             if (!has_cuts(c, s) || (!messages_count && (c.cuts == Cuts::messages || cuts_by_its_own_objective(c, s))))
                c.cuts = Cuts::compute;
              else if (cuts_by_its_own_objective(c, s))
                c.cuts = Cuts::messages;

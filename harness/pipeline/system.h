@@ -63,6 +63,7 @@ struct Problem {
   bool inference = false;
   // Whether balanced cuts count the messages over them as well as the layers (chain_partition.h).
   bool cuts_count_messages = false;
+  std::vector<int> cut_before = {};  // balanced cuts are before one of these layers, ascending; empty: before any
   // Given stages: the first layer of each from the second on, ascending. Empty: the system cuts the model.
   std::vector<int> first_layers = {};
   // Of one pipeline, where micro-batches differ: `costs` are of the largest.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/index.h"
 #include "harness/plan/layer_groups.h"
 #include "harness/plan/rank_balance.h"
 
@@ -91,6 +92,17 @@ std::vector<CutLink> links_before(const Problem& problem, const std::vector<std:
   return links;
 }
 
+// The groups before which the problem lets balanced cuts be, and the number of groups.
+std::vector<int> places_of_cuts(const Problem& problem, const LayerGroupGraph& graph) {
+  std::vector<int> places;
+  const bool any = problem.cut_before.empty() || !problem.first_layers.empty();
+  for (int g = 0; g < count_of(graph.groups); ++g)
+    if (g == 0 || any || std::ranges::binary_search(problem.cut_before, graph.groups[g].layers.front()))
+      places.push_back(g);
+  places.push_back(count_of(graph.groups));
+  return places;
+}
+
 // The groups with which the given stages begin, and the number of groups: as partition_chain() returns them.
 std::vector<int> given_cuts(const Problem& problem, const LayerGroupGraph& graph, std::size_t stages,
                             const std::string& system) {
@@ -118,24 +130,27 @@ std::vector<int> given_cuts(const Problem& problem, const LayerGroupGraph& graph
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where) {
   const LayerGroupGraph graph = layer_groups(problem.costs);
-  std::vector<double> prefix{0};  // seconds of all groups before each
-  for (const LayerGroup& group : graph.groups) {
+  // Stages are made of pieces; piece k is the groups from places[k] on.
+  const std::vector<int> places = places_of_cuts(problem, graph);
+  std::vector<double> prefix{0};  // seconds of all pieces before each
+  for (std::size_t k = 0; k + 1 < places.size(); ++k) {
     prefix.push_back(prefix.back());
-    for (const int l : group.layers) {
+    for (const int l : layers_of(graph, places[k], places[k + 1])) {
       const LayerCost& layer = problem.costs.layers[l];
       prefix.back() += (layer.forward + layer.input_gradient + layer.weight_gradient).value;
     }
   }
-  const int groups = static_cast<int>(graph.groups.size()), stages = static_cast<int>(stage_devices.size());
+  const int pieces = count_of(places) - 1, stages = static_cast<int>(stage_devices.size());
   std::set<DeviceId> used;
   for (const auto& devices : stage_devices) used.insert(devices.begin(), devices.end());
   const int ranks = static_cast<int>(used.size());
-  if (stages < 1 || stages > groups) {
-    const std::string most = stages > ranks ? std::to_string(std::max(1, groups * ranks / std::max(1, stages))) +
+  if (stages < 1 || stages > pieces) {
+    const std::string most = stages > ranks ? std::to_string(std::max(1, pieces * ranks / std::max(1, stages))) +
                                                   " ranks with " + std::to_string(stages / ranks) + " stages on each"
-                                            : std::to_string(groups) + " ranks";
+                                            : std::to_string(pieces) + " ranks";
     throw InputError(where,
-                     std::to_string(stages) + " stages for a model of " + std::to_string(groups) + " cuttable layers",
+                     std::to_string(stages) + " stages for a model of " + std::to_string(pieces) +
+                         (problem.cut_before.empty() ? " cuttable layers" : " cuttable blocks"),
                      "use at most " + most);
   }
   if (used.rbegin()->index() >= problem.cluster.devices.size())
@@ -153,20 +168,21 @@ Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& 
   const double ways = problem.inference ? 1 : 2;
   double slowest = 0;
   const auto stage_seconds = [&](int first, int last, int stage) {
-    const double message = links[stage].latency + crossing[first] * links[stage].seconds_per_byte;
+    const double message = links[stage].latency + crossing[places[first]] * links[stage].seconds_per_byte;
     return (prefix[last] - prefix[first]) / speed[stage] + ways * message;
   };
   const bool given = !problem.first_layers.empty();
   const std::vector<int> cuts = given ? given_cuts(problem, graph, stage_devices.size(), where)
-                                      : partition_chain(groups, stages, stage_seconds, &slowest);
+                                      : partition_chain(pieces, stages, stage_seconds, &slowest);
   for (int s = 0; given && s < stages; ++s) slowest = std::max(slowest, stage_seconds(cuts[s], cuts[s + 1], s));
   const auto plan_of = [&](const std::vector<int>& starts) {
     Plan plan;
     plan.micro_batch = problem.costs.micro_batch;
     for (std::size_t s = 0; s < stage_devices.size(); ++s)
-      plan.stages.push_back({.layers = layers_of(graph, starts[s], starts[s + 1]), .devices = stage_devices[s]});
+      plan.stages.push_back(
+          {.layers = layers_of(graph, places[starts[s]], places[starts[s + 1]]), .devices = stage_devices[s]});
     plan.search.objective = slowest;
-    plan.search.states = static_cast<std::int64_t>(stages) * groups * groups;
+    plan.search.states = static_cast<std::int64_t>(stages) * pieces * pieces;
     return plan;
   };
   const bool one_device_each = std::ranges::all_of(stage_devices, [](const auto& d) { return d.size() == 1; });

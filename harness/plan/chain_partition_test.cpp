@@ -176,6 +176,21 @@ TEST(BalancedChainTest, GivenStagesAreTaken) {
                                     "loss: they stay with that one");
 }
 
+// Layers 0 | 1 2 | 3 4 | 5 6 | 7 with cuts at the bars only: 5 seconds are the least for two devices, 4 without the bars.
+TEST(BalancedChainTest, CutsAreWhereTheProblemLetsThemBe) {
+  const CostGraph costs = layers_of({1, 1, 1, 1, 1, 1, 1, 1});
+  Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2, Device{.speed = 1}), .links = {}};
+  Problem problem = problem_of(costs, cluster);
+  problem.cut_before = {1, 3, 5, 7};
+  const Plan plan = balanced_chain(problem, 2, "test");
+  EXPECT_EQ(plan.stages[1].layers.front(), 3);
+  problem.cut_before = {7};
+  EXPECT_EQ(balanced_chain(problem, 2, "test").stages[1].layers, std::vector{7});
+  problem.devices = 3;
+  EXPECT_NE(error_of([&] { balanced_chain(problem, 3, "test"); }).find("3 stages for a model of 2 cuttable blocks"),
+            std::string::npos);
+}
+
 TEST(ChunkedChainTest, GivenStagesAreThoseOfEveryDeviceInTurn) {
   const CostGraph costs = layers_of(std::vector<double>(12, 1));
   const Cluster cluster = devices_of({1, 1});
