@@ -232,6 +232,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.microbatches_per_update = c.microbatches;
   p.micro_batch = c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
+  p.clip_norm = c.optimizer.clip_norm > 0;
   p.interference = load_interference(c.interference, static_cast<int>(p.cluster.devices.size()), "interference");
   p.inference = c.task == Task::inference;
   p.queue = c.queue;

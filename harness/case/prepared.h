@@ -36,6 +36,7 @@ struct Prepared {
   int microbatches_per_update = 1;
   RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
+  bool clip_norm = false;     // RunPolicy::clip_norm
   Interference interference;  // of the run; plans are made without it
   bool inference = false;
   int queue = 0;  // inference: RunPolicy::queue

@@ -142,6 +142,21 @@ void take_reduced(StageId stage, int member, Transport& transport, Worker& worke
   while (const void* const sum = transport.take_reduced(stage.value, member, left)) worker.add_reduced(stage, sum);
 }
 
+// Instruction k of the rank: sums the norm of all gradients over the ranks that step.
+void reduce_norm(const Program& program, Rank rank, std::size_t k, Transport& transport, Worker& worker) {
+  const std::vector<Instruction>& own = program.ranks[rank.index()];
+  for (std::size_t s = k; s < own.size(); ++s)
+    if (own[s].opcode == Opcode::optimizer_step && program.sharded(own[s].stage))
+      take_reduced(own[s].stage, member_of(program, own[s].stage, rank), transport, worker, 0);
+  const std::vector<Rank>& members = program.step_groups.back();
+  const Worker::Buffer norm = worker.begin_norm();
+  if (members.size() > 1) {
+    const auto member = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+    transport.all_reduce(own[k].channel, member, norm.data, norm.count, norm.type);
+  }
+  worker.clip();
+}
+
 bool enters(const Program& program, const Instruction& i) {
   return program.graph.predecessors[i.stage.index()].empty();
 }
@@ -200,6 +215,9 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         continue;
       case Opcode::reduce_gradients:
         reducer.reduce(i, worker);
+        break;
+      case Opcode::reduce_norm:
+        reduce_norm(program, rank, k, transport, worker);
         break;
       case Opcode::gather_weights: {
         const auto [all, own] = worker.begin_gather(i.stage);

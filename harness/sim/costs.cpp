@@ -144,6 +144,7 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
   Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
   cut_sequences(costs, plan, graph);
   costs.host_copies = host_copies_of(plan, graph, cluster);
+  costs.norm = Bytes(8 * static_cast<std::int64_t>(graph.layers.size()));
   if (gradient_bucket.value > 0)
     for (std::size_t s = 0; s < plan.stages.size(); ++s)
       costs.gradient_buckets.push_back(buckets_of(plan.stages[s], graph, costs.stages[s].gradients(), gradient_bucket));

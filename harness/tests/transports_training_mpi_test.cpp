@@ -101,6 +101,13 @@ TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
   }
 }
 
+TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  for (const char* system : {"data_parallel", "fsdp", "gpipe", "one_f_one_b", "zero_bubble", "layerpipe_style"})
+    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": refused";
+}
+
 TEST(Transports, so_do_the_others) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);

@@ -64,6 +64,10 @@ class StageWeights {
   const at::Tensor& gradients_flat();
   bool clears_gradients() const { return sharded() ? !whole_gradient_.allocated() : clear_gradient_; }  // at that call
 
+  // The sum of the squares of elements `first` to `end` of the whole stage's gradients, of a sharded stage those in its
+  // slice. Added up in double precision, in blocks of one size.
+  double squares(std::int64_t first, std::int64_t end) const;
+
   // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; they count as gathered from
   // now on.
   const at::Tensor& begin_gather();

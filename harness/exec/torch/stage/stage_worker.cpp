@@ -329,7 +329,7 @@ void TorchWorker::step(const Instruction& step) {
   const int per_step = program.micros_per_step[step.stage.index()];
   const double per_update = program.micros_per_update;
   s.weights->step(learning_rate(update) * per_step / per_update,
-                  per_update / micros_of(program, step.version - 1, per_step));
+                  per_update / micros_of(program, step.version - 1, per_step) * clip_scale_);
   const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
     const at::Tensor flat = newest.to(at::kDouble).cpu().contiguous();

@@ -53,6 +53,8 @@ class TorchWorker : public Worker {
   Buffer begin_reduce_scatter(StageId stage) override;
   void end_reduce_scatter(StageId stage) override;
   void add_reduced(StageId stage, const void* sum) override;
+  Buffer begin_norm() override;
+  void clip() override;
   void move_stash(const Instruction& move) override;
   void step(const Instruction& step) override;
   void end_run() override;
@@ -194,6 +196,8 @@ class TorchWorker : public Worker {
   std::vector<std::size_t> state_of_stage_;                           // stage -> index into states_
   Probe* probe_ = nullptr;                                            // null: nobody wants to know
   const std::function<void(const Buffer&)>* bucket_ready_ = nullptr;  // during compute_in_buckets()
+  at::Tensor squares_;     // of begin_norm(), per layer of the session's model
+  double clip_scale_ = 1;  // of the gradients of the next steps
   int iteration_ = 0;
   std::vector<double> losses_;
   std::vector<int> loss_parts_;

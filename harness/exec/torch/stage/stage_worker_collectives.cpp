@@ -1,5 +1,10 @@
-// What the replicas of a stage exchange: whole gradients, and of sharded stages slices of weights and gradients.
+// What the replicas of a stage exchange: whole gradients, and of sharded stages slices of weights and gradients; and
+// what all ranks sum before their steps.
+#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <numeric>
 
 #include "harness/exec/torch/stage/stage_worker.h"
 
@@ -50,6 +55,45 @@ void TorchWorker::add_reduced(StageId stage, const void* sum) {
   const c10::InferenceMode no_autograd;
   StageWeights& w = weights(stage);
   w.add_reduced(at::from_blob(const_cast<void*>(sum), w.newest_flat().sizes(), options_));
+}
+
+// Replicas have the same gradients after they were reduced, and members of a group that shares layers the same of a
+// parameter that each holds whole: the first one counts them.
+Worker::Buffer TorchWorker::begin_norm() {
+  const c10::InferenceMode no_autograd;
+  const SessionSpec& spec = *context_.spec;
+  const Program& program = *context_.program;
+  const MemoryScope scope(counters_, MemoryKind::buffers);
+  std::vector<double> squares(spec.model.layers.size(), 0);
+  for (State& s : states_) {
+    if (!s.weights) continue;
+    run_pending_weight_gradients(s);
+    if (!program.sharded(s.id)) {
+      s.weights->gradients();  // clears the accumulator where this rank had no micro-batch
+      if (program.placement.stages[s.id.index()].front() != rank_) continue;
+    }
+    std::int64_t first = 0;
+    for (const int l : spec.plan.stages[s.id.index()].layers) {
+      const std::vector<ParameterSpec> own = parameters(spec.model.layers[l]);
+      for (std::size_t p = 0; p < own.size(); ++p) {
+        const std::int64_t end = first + elements(own[p].shape);
+        const bool whole = spec.tensor && spec.tensor->split_of(l).parameters[p].dimension < 0;
+        if (!whole || spec.tensor->member_of(l) == 0) squares[l] += s.weights->squares(first, end);
+        first = end;
+      }
+    }
+  }
+  squares_ = at::tensor(squares, at::kDouble).to(device());
+  return buffer_of(squares_, squares_.numel());
+}
+
+// Added up in the order of the layers, so that the sum is the same for every plan.
+void TorchWorker::clip() {
+  const at::Tensor squares = squares_.cpu();
+  const double* const begin = squares.const_data_ptr<double>();
+  const double norm = std::sqrt(std::accumulate(begin, begin + squares.numel(), 0.0));
+  const double scale = context_.spec->optimizer.clip_norm / (norm + 1e-6);
+  clip_scale_ = scale < 1 ? scale : 1;
 }
 
 }  // namespace sluice
