@@ -31,6 +31,8 @@ struct Prepared {
   Plan plan;  // of all replicas
   RankMap ranks;
   StageGraph graph;
+  // The workload's model with copies of weights that stages share (with_copies); null: it has none.
+  std::shared_ptr<const ModelGraph> copied;
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples
   int microbatches_per_update = 1;
@@ -47,8 +49,10 @@ struct Prepared {
   CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
 };
 
-// What the ranks run: the workload's model, or the members' parts of it beside each other.
-inline const ModelGraph& running_model(const Prepared& p) { return p.tensor ? p.tensor->all : p.workload->model; }
+// What the ranks run: the workload's model, also with copies of weights, or the members' parts of it beside each other.
+inline const ModelGraph& running_model(const Prepared& p) {
+  return p.tensor ? p.tensor->all : p.copied ? *p.copied : p.workload->model;
+}
 
 // What planners and orders are made for: of groups that share layers, one device of each.
 inline const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }

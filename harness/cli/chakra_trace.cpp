@@ -35,7 +35,7 @@ class InstructionCosts {
 
   std::int64_t collective_bytes(const Instruction& i) const {
     const StageCost& cost = costs_.stages[i.stage.index()];
-    if (is_all_reduce(i.opcode)) return std::llround(reduced_bytes(i, costs_));
+    if (is_all_reduce(i.opcode)) return std::llround(reduced_bytes(program_, i, costs_));
     const auto members = static_cast<std::int64_t>(program_.placement.stages[i.stage.index()].size());
     return i.opcode == Opcode::gather_weights ? (cost.parameters.value + members - 1) / members
                                               : cost.gradients().value;

@@ -221,7 +221,7 @@ class RankLowering {
   }
 
   // Whether a step needs gradients of other stages, so that all stand at the end.
-  bool waits_for_all() const { return !program_.step_groups.empty(); }
+  bool waits_for_all() const { return !program_.step_groups.empty() || !program_.graph.loans.empty(); }
 
   // All-reduces block. Those of a flush stand at the end, by stage on every rank: anywhere earlier, a rank could wait
   // in one for a rank that waits for its next op.
@@ -234,6 +234,7 @@ class RankLowering {
     }
     take_the_late_steps_left();
     if (!waits_for_all() || steps_at_flush_.empty()) return;
+    reduce_copies();
     if (program_.policy.clip_norm) {
       Instruction norm = steps_at_flush_.front();
       norm.opcode = Opcode::reduce_norm;
@@ -241,6 +242,19 @@ class RankLowering {
       out_.push_back(norm);
     }
     for (const Instruction& step : steps_at_flush_) write_step_at_flush(step);
+  }
+  // In one order on all ranks.
+  void reduce_copies() {
+    for (std::size_t k = 0; k < program_.graph.copies.size(); ++k) {
+      const std::vector<StageId>& stages = program_.graph.copies[k];
+      const auto own = std::ranges::find_if(
+          steps_at_flush_, [&](const Instruction& step) { return std::ranges::count(stages, step.stage) > 0; });
+      if (own == steps_at_flush_.end()) continue;
+      Instruction reduction = *own;
+      reduction.opcode = Opcode::reduce_copies;
+      reduction.channel = program_.first_step_group() + static_cast<std::int32_t>(k);
+      out_.push_back(reduction);
+    }
   }
   void write_step_at_flush(const Instruction& step) {
     out_.push_back(step);
@@ -375,11 +389,32 @@ void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& g
     throw std::logic_error("a sharded stage both gathers weights and scatters gradients");
 }
 
-// Those that step, ascending.
-std::vector<Rank> ranks_with_weights(const Placement& placement) {
-  std::set<Rank> ranks;
-  for (const std::vector<Rank>& replicas : placement.stages) ranks.insert(replicas.begin(), replicas.end());
-  return {ranks.begin(), ranks.end()};
+// The groups that meet before a step, each ascending.
+std::vector<std::vector<Rank>> step_groups(const StageGraph& graph, const Placement& placement, bool clip_norm) {
+  std::vector<std::vector<Rank>> groups;
+  const auto add = [&](const std::vector<StageId>& stages) {
+    std::set<Rank> ranks;
+    for (const StageId s : stages) ranks.insert(placement.stages[s.index()].begin(), placement.stages[s.index()].end());
+    groups.emplace_back(ranks.begin(), ranks.end());
+  };
+  for (const std::vector<StageId>& stages : graph.copies) add(stages);
+  std::vector<StageId> all;
+  for (std::size_t s = 0; s < graph.size(); ++s) all.emplace_back(s);
+  if (clip_norm) add(all);
+  return groups;
+}
+
+void refuse_sharded_copies(const StageGraph& graph, const Placement& placement, const Sharding& sharding) {
+  const auto sharded = [&](StageId s) { return sharding.active() && placement.stages[s.index()].size() > 1; };
+  std::vector<std::vector<StageId>> sharing = graph.copies;
+  for (const auto& [reader, owner] : graph.loans) sharing.push_back({owner, reader});
+  for (const std::vector<StageId>& stages : sharing)
+    if (std::ranges::any_of(stages, sharded))
+      throw InputError("sharding",
+                       "stages " + std::to_string(stages.front().value) + " and " +
+                           std::to_string(stages.back().value) +
+                           " use one weight, and ranks of a sharded stage hold slices of it",
+                       "leave sharding out, or leave tied_to out of the model");
 }
 
 }  // namespace
@@ -400,7 +435,8 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                   .sharding = sharding,
                   .offloads = offload.active()};
   program.ranks.resize(schedule.ranks.size());
-  if (policy.clip_norm) program.step_groups.push_back(ranks_with_weights(placement));
+  refuse_sharded_copies(graph, placement, sharding);
+  if (!program.forward_only) program.step_groups = step_groups(graph, placement, policy.clip_norm);
   const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);

@@ -61,6 +61,8 @@ std::string to_text(const Instruction& i, int sequence_chunks) {
       return "receive_credit " + from + " " + micro;
     case Opcode::reduce_gradients:
       return "reduce " + stage;
+    case Opcode::reduce_copies:
+      return "reduce_copies " + stage;
     case Opcode::reduce_norm:
       return "reduce_norm";
     case Opcode::optimizer_step:

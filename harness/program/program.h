@@ -34,6 +34,8 @@ enum class Opcode : std::uint8_t {
   send_credit,  // inference: an empty message up an edge, when the op that takes the edge's message `micro` begins
   receive_credit,
   reduce_gradients,  // all-reduce over the stage's replicas
+  reduce_copies,     // all-reduce of a tied weight's gradient over all ranks that hold a copy, once their replicas have
+                     // reduced it
   reduce_norm,       // all-reduce of the gradients' squares, a number per layer, over all ranks that step
   optimizer_step,
   gather_weights,  // all-gather of a sharded stage's weights of `version`
@@ -84,6 +86,7 @@ constexpr bool makes_weight_gradient(Opcode opcode) {
 constexpr bool is_collective(Opcode opcode) {
   switch (opcode) {
     case Opcode::reduce_gradients:
+    case Opcode::reduce_copies:
     case Opcode::reduce_norm:
     case Opcode::gather_weights:
     case Opcode::reduce_scatter:
@@ -93,7 +96,9 @@ constexpr bool is_collective(Opcode opcode) {
   }
 }
 // All-reduces of Program::step_groups.
-constexpr bool is_of_step_group(Opcode opcode) { return opcode == Opcode::reduce_norm; }
+constexpr bool is_of_step_group(Opcode opcode) {
+  return opcode == Opcode::reduce_copies || opcode == Opcode::reduce_norm;
+}
 constexpr bool is_all_reduce(Opcode opcode) { return opcode == Opcode::reduce_gradients || is_of_step_group(opcode); }
 // What only sharded stages have.
 constexpr bool is_of_sharded_stage(Opcode opcode) {
@@ -240,7 +245,8 @@ struct Program {
   RunPolicy policy;
   Sharding sharding;
   bool offloads = false;  // some stashes wait in the host's memory
-  // Groups that meet before the optimizer's steps, besides those of replicas: with clipping all ranks that step.
+  // Groups that meet before the optimizer's steps, besides those of replicas: the ranks that hold copies of a weight,
+  // in the order of StageGraph::copies, then, with clipping, all ranks that step.
   std::vector<std::vector<Rank>> step_groups;
   // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum
   // parts of tensors inside their ops, in the group tensor_group_of().
@@ -248,6 +254,10 @@ struct Program {
   std::size_t rank_count() const { return ranks.size(); }
   // The first of the step groups in collective_groups().
   int first_step_group() const { return graph.stages(); }
+  // Which of StageGraph::copies a reduce_copies reduces.
+  std::size_t weight_of(const Instruction& reduce_copies) const {
+    return static_cast<std::size_t>(reduce_copies.channel - first_step_group());
+  }
   int tensor_group_of(Rank rank) const {
     return first_step_group() + static_cast<int>(step_groups.size()) + rank.value / tensor;
   }

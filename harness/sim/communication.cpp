@@ -23,9 +23,10 @@ std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& m
   return result;
 }
 
-double reduced_bytes(const Instruction& all_reduce, const Costs& costs) {
-  const Bytes bytes =
-      all_reduce.opcode == Opcode::reduce_norm ? costs.norm : costs.stages[all_reduce.stage.index()].gradients();
+double reduced_bytes(const Program& program, const Instruction& all_reduce, const Costs& costs) {
+  const Bytes bytes = all_reduce.opcode == Opcode::reduce_norm     ? costs.norm
+                      : all_reduce.opcode == Opcode::reduce_copies ? costs.copies[program.weight_of(all_reduce)]
+                                                                   : costs.stages[all_reduce.stage.index()].gradients();
   return static_cast<double>(bytes.value);
 }
 
@@ -48,7 +49,7 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
       else if (i.opcode == Opcode::reduce_scatter)
         sent.reductions += ring(i, static_cast<double>(cost(i).gradients().value));
       else if (is_all_reduce(i.opcode))
-        sent.reductions += 2 * ring(i, reduced_bytes(i, costs));
+        sent.reductions += 2 * ring(i, reduced_bytes(program, i, costs));
     }
     const double updates = std::max(program.updates, 1);
     sent.messages /= updates;

@@ -44,6 +44,7 @@ struct Costs {
     double in_backward = 1, in_weight_gradient = 1;
   };
   std::vector<std::vector<GradientBucket>> gradient_buckets = {};
+  std::vector<Bytes> copies = {};  // of the gradient of each of StageGraph::copies
   Bytes norm = {};  // of the message that sums the gradients' norm: a number in double precision per layer
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;

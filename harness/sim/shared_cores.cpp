@@ -175,7 +175,7 @@ double SharedCores::collective_seconds(std::size_t r, const Instruction& collect
   };
   const StageCost& stage = costs_.stages[collective.stage.index()];
   if (is_of_step_group(collective.opcode))
-    return per_byte(own_.reduce, own_.processes.reduce) * reduced_bytes(collective, costs_);
+    return per_byte(own_.reduce, own_.processes.reduce) * reduced_bytes(program_, collective, costs_);
   const bool gathers = collective.opcode == Opcode::gather_weights;
   const auto bytes = static_cast<double>((gathers ? stage.parameters : stage.gradients()).value);
   // Each member sums its part of the vector and writes it to all.

@@ -233,6 +233,7 @@ class Engine {
               break;
             }
             [[fallthrough]];
+          case Opcode::reduce_copies:
           case Opcode::reduce_norm:
             if (!kSharedCores && is_of_step_group(i.opcode) && !steps_are_ready(r, next, clock)) return stop();
             stop();
@@ -324,7 +325,11 @@ class Engine {
       std::vector<std::size_t> last(program_.graph.size(), 0);
       for (std::size_t k = 0; k < program_.ranks[r].size(); ++k) {
         const Instruction& i = program_.ranks[r][k];
-        if (makes_weight_gradient(i.opcode)) last[i.stage.index()] = k;
+        if (makes_weight_gradient(i.opcode)) {
+          last[i.stage.index()] = k;
+          for (const auto& [reader, owner] : program_.graph.loans)
+            if (reader == i.stage) last[owner.index()] = k;
+        }
         if (i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::reduce_scatter)
           early_reductions_[r][last[i.stage.index()]] = k;
       }
@@ -400,7 +405,7 @@ class Engine {
     if (group.waiting.size() < members) return false;
     const double start = cores_ ? ranks_[r].clock : group.latest;
     const double end_of_ring =
-        cores_ ? 0 : network_.all_reduce_end(i.channel, start, members, reduced_bytes(i, costs_));
+        cores_ ? 0 : network_.all_reduce_end(i.channel, start, members, reduced_bytes(program_, i, costs_));
     for (const std::size_t member : group.waiting) {
       RankState& rank = ranks_[member];
       const double end = cores_ ? start + cores_->wake_up_latency(rank.clock, start) + seconds : end_of_ring;

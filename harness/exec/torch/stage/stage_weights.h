@@ -54,6 +54,7 @@ class StageWeights {
   std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
   void used(const Instruction& op);                                        // its read is over
   const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
+  const at::Tensor& newest_view(std::size_t parameter) const { return versions_.back().views[parameter]; }
   std::int32_t newest_version() const { return versions_.back().number; }  // over the session
   // A view of every parameter in a flat tensor of the whole stage.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
