@@ -93,7 +93,8 @@ def main():
     parser.add_argument("--costs", metavar="FILE", help="measure, and write sluice/cost_graph/1")
     parser.add_argument("--layers", metavar="FILE", help="write sluice/model/1, where every layer is known")
     parser.add_argument("--untie", action="store_true",
-                        help="in --layers, a weight that several layers share becomes several: for pipelines")
+                        help="in --layers, a weight that several layers share becomes several: for "
+                             "asynchronous pipelines")
     parser.add_argument("--loss", choices=["cross_entropy", "mse", "none"], default="cross_entropy",
                         help="of the first output, as the last layer (default: cross_entropy)")
     parser.add_argument("--depth", type=int, default=1, help="modules on the way down to a layer; 0: all (default: 1)")

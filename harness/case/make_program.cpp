@@ -137,9 +137,10 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
   const WeightRule rule = rule_of(p, microbatches, epoch);
   const Sharding sharding = sharding_of(p, problem);
   if (p.tensor && sharding.active()) refuse_shared_and_sharded();
-  Program program = lower(schedule, p.graph, p.ranks.placement, rule, sharding,
-                          {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous()},
-                          offload_of(p, problem, one));
+  Program program =
+      lower(schedule, p.graph, p.ranks.placement, rule, sharding,
+            {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous(), .clip_norm = p.clip_norm},
+            offload_of(p, problem, one));
   program.tensor = group_size(p);
   program.sizes = p.sizes;
   return checked(std::move(program));

@@ -32,6 +32,14 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   return stages;
 }
 
+// Whether a stage of these layers holds a copy of a weight for layer `l`, the first of them that uses it.
+static bool needs_copy(const ModelGraph& model, int l, std::span<const int> layers) {
+  const int owner = model.layers[l].tied_to;
+  return owner >= 0 && std::ranges::none_of(layers, [&](int other) {
+           return other == owner || (other < l && model.layers[other].tied_to == owner);
+         });
+}
+
 std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const Prepared& p,
                                                                           const OptimizerSpec& optimizer) {
   const ModelGraph& model = planned_model(p);
@@ -46,7 +54,10 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
   return [lasting, stashes = StageStashes(model, model.shapes(), s), inference = p.inference, &model,
           shapes = model.shapes(), storage = s](std::span<const int> layers) {
     Bytes always;
-    for (const int l : layers) always += lasting[l];
+    for (const int l : layers) {
+      always += lasting[l];
+      if (needs_copy(model, l, layers)) always += lasting[model.layers[l].tied_to];
+    }
     if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1, storage)};
     const GrowingStash stash = stashes.of(layers);
     return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};

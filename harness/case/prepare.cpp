@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
@@ -131,14 +133,48 @@ static void adopt(Prepared& p, const RunCase& c, const PlannedPipeline& planned)
   adopt_pipeline(p, {p.plan, planned.order});
 }
 
+// Where the plan has cut between a layer and one that uses its weight. A stage all of whose ranks hold the weight's own
+// stage, too, uses that one (V placements, two directions); any other has a copy, which is added to the costs.
+static void copy_tied_weights(Prepared& p) {
+  const ModelGraph& model = p.workload->model;
+  if (p.tensor || std::ranges::none_of(model.layers, [](const LayerSpec& l) { return l.tied_to >= 0; })) return;
+  const std::vector<int> stage_of = stage_of_layers(p.plan, model.layers.size());
+  const auto lends = [&](int reader, int owner) {
+    const Placement& placement = p.ranks.placement;
+    const auto holds = [&](Rank rank) { return std::ranges::count(placement.stages[owner], rank) > 0; };
+    return std::ranges::all_of(placement.stages[reader], holds) &&
+           !placement.has_weight_gradient_rank(StageId(reader)) && !placement.has_weight_gradient_rank(StageId(owner));
+  };
+  const auto copied = std::make_shared<const ModelGraph>(with_copies(model, stage_of, lends));
+  std::map<int, std::set<int>> copies;  // by layer: the stages that hold its weight
+  std::set<std::pair<int, int>> loans;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpec& layer = copied->layers[l];
+    if (const int owner = layer.copy_of; owner >= 0) copies[owner].insert({stage_of[owner], stage_of[l]});
+    if (layer.tied_to >= 0 && stage_of[layer.tied_to] != stage_of[l])
+      loans.emplace(stage_of[l], stage_of[layer.tied_to]);
+    const bool apart = model.layers[l].tied_to >= 0 && stage_of[model.layers[l].tied_to] != stage_of[l];
+    if (apart && !p.system->synchronous && !p.inference)
+      throw InputError("model '" + model.name + "', layer '" + layer.name + "'",
+                       "uses the weight of '" + model.layers[model.layers[l].tied_to].name +
+                           "', and the plan puts them into stages " +
+                           std::to_string(stage_of[model.layers[l].tied_to]) + " and " + std::to_string(stage_of[l]) +
+                           ", which " + p.system->name +
+                           " updates at different times, so that the sum of both gradients never exists",
+                       "use a system with a flush, or leave tied_to out, which gives both layers weights of their own");
+  }
+  p.copied = copied;
+  count_copies(p.costs, *copied);
+  for (const auto& [owner, stages] : copies) p.graph.copies.emplace_back(stages.begin(), stages.end());
+  for (const auto& [reader, owner] : loans) p.graph.loans.push_back({StageId(reader), StageId(owner)});
+}
+
 void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   int devices = 0;
   for (const PlanStage& stage : planned.plan.stages)
     for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);
   p.pipeline = planned.plan;
   p.order = planned.order;
-  const ModelGraph& model = planned_model(p);
-  if (!model.layers.empty()) require_ties_within_stages(model, stage_of_layers(p.pipeline, model.layers.size()));
   if (p.sizes.differ()) require_sizes_possible(p.pipeline, *p.system);
   cut_sequences(*p.workload, p.system->name, p.pipeline, p.costs);
   if (p.tensor && p.pipeline.sequence.count > 1)
@@ -149,6 +185,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
                       group_size(p));
   p.ranks = ranks_of(p.plan);
   p.graph = stage_graph(p.plan, p.costs);
+  copy_tied_weights(p);
 }
 
 // Throws InputError where the system cannot be replicated or sharded as the case says.
@@ -250,6 +287,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   }
   p.micro_batch = p.sizes.differ() ? p.sizes.distinct().back() : c.batch / c.microbatches;
   p.step_barrier = c.step == UpdateStart::barrier;
+  p.clip_norm = c.optimizer.clip_norm > 0;
   p.interference = load_interference(c.interference, static_cast<int>(p.cluster.devices.size()), "interference");
   p.inference = c.task == Task::inference;
   p.queue = c.queue;

@@ -32,6 +32,8 @@ struct Prepared {
   Plan plan;  // of all replicas
   RankMap ranks;
   StageGraph graph;
+  // The workload's model with copies of weights that stages share (with_copies); null: it has none.
+  std::shared_ptr<const ModelGraph> copied;
   double planning_seconds = 0;
   std::int64_t micro_batch = 1;  // samples; of the largest, where sizes differ
   MicrobatchSizes sizes;
@@ -39,6 +41,7 @@ struct Prepared {
   int microbatches_per_update = 1;
   RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
+  bool clip_norm = false;     // RunPolicy::clip_norm
   Interference interference;  // of the run; plans are made without it
   bool inference = false;
   int queue = 0;  // inference: RunPolicy::queue
@@ -49,8 +52,10 @@ struct Prepared {
   CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
 };
 
-// What the ranks run: the workload's model, or the members' parts of it beside each other.
-inline const ModelGraph& running_model(const Prepared& p) { return p.tensor ? p.tensor->all : p.workload->model; }
+// What the ranks run: the workload's model, also with copies of weights, or the members' parts of it beside each other.
+inline const ModelGraph& running_model(const Prepared& p) {
+  return p.tensor ? p.tensor->all : p.copied ? *p.copied : p.workload->model;
+}
 
 // What planners and orders are made for: of groups that share layers, one device of each.
 inline const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }

@@ -474,6 +474,15 @@ Json untrained_optimizer_json(const RunCase& c) {
   return to_json(optimizer);
 }
 
+void check_clip_norm(CaseReading& r) {
+  if (r.c.optimizer.clip_norm > 0 && !r.system->synchronous)
+    r.entry.fail("clip_norm",
+                 r.c.system +
+                     " updates every stage at its own time, so that the gradients of all stages, whose norm "
+                     "it is, never exist at once",
+                 "leave clip_norm out, or use a system with a flush");
+}
+
 void check_purpose(CaseReading& r) {
   if (r.c.purpose != Purpose::boundary) return;
   if (infers(r.c)) r.entry.fail("purpose", "a divergence boundary is one of training");

@@ -104,6 +104,7 @@ void read_optimizer_setting(CaseReading& r, const std::string& key);
 // the rest.
 void canonicalize_optimizer(RunCase& c, const System& system);
 Json untrained_optimizer_json(const RunCase& c);
+void check_clip_norm(CaseReading& r);
 void check_purpose(CaseReading& r);
 void read_tune_setting(CaseReading& r, const std::string& key);
 void check_leftover(CaseReading& r);

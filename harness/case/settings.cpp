@@ -426,6 +426,25 @@ std::vector<Setting> make_settings() {
        .fill = fill_optimizer,
        .canonicalize = canonicalize_optimizer,
        .when_unused = kNothingIsTrained},
+      {.key = "clip_norm",
+       .of_plan = true,
+       .group = HelpGroup::training,
+       .help = "Limit of the norm over the gradients of all stages, to which larger ones are scaled; 0: none",
+       .default_text = "0",
+       .value = {.type = Type::number,
+                 .read =
+                     [](CaseReading& r, const std::string& key) {
+                       r.c.optimizer.clip_norm = r.entry.number_or(key, 0, 0, kMaxNumber);
+                     },
+                 .write = [](const RunCase& c) { return Json(c.optimizer.clip_norm); }},
+       .in_digest = InDigest::unless_default,
+       .in_record_options = [](const RunCase& c) { return c.optimizer.clip_norm > 0; },
+       .check = check_clip_norm,
+       .canonicalize =
+           [](RunCase& c, const System& s) {
+             if (infers(c) || (!c.train && (s.one_process || c.ranks == 1))) c.optimizer.clip_norm = 0;
+           },
+       .when_unused = kNothingIsTrained},
       {.key = "purpose",
        .has_flag = false,
        .value = choice(&RunCase::purpose),

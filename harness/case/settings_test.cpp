@@ -103,6 +103,7 @@ std::vector<Json> other_values(const Setting& setting) {
       {"throttle", "rate=100Mbit/s,latency=1ms"},
       {"timeout_seconds", 2.5},
       {"optimizer", {{"kind", "sgd"}, {"learning_rate", 0.5}, {"schedule", {{"kind", "step"}, {"every_epochs", 2}}}}},
+      {"clip_norm", 0.5},
       {"tune", {{"learning_rate", {0.1, 0.2}}, {"seed", 9}, {"steps", 5}}},
       {"inject_failure", {{"rank", 1}, {"update", 3}}}};
   if (setting.value.choices.empty()) return {values.at(setting.key)};
@@ -131,6 +132,17 @@ TEST(Settings, EachIsReadIntoTheCaseAndWrittenBack) {
 }
 
 // GPT-like numbers: a batch of 512 in micro-batches of 4.
+TEST(Settings, ClippingNeedsTheGradientsOfAllStagesAtOnce) {
+  EXPECT_EQ(read({{"system", "gpipe"}, {"workload", "tiny"}, {"clip_norm", 1}}).optimizer.clip_norm, 1);
+  EXPECT_EQ(error_of([] {
+              read({{"system", "pipedream"}, {"workload", "tiny"}, {"clip_norm", 1}});
+            }),
+            "s.json: /grid/0/clip_norm: pipedream updates every stage at its own time, so that the gradients of all "
+            "stages, whose "
+            "norm it is, never exist at once; leave clip_norm out, or use a system with a flush");
+  EXPECT_EQ(read({{"system", "pipedream"}, {"workload", "tiny"}, {"clip_norm", 0}}).optimizer.clip_norm, 0);
+}
+
 TEST(Settings, AnAsynchronousSystemUpdatesAfterTheBatchOrAfterEveryMicroBatch) {
   const auto of = [](const char* system, const char* update) {
     const RunCase c =

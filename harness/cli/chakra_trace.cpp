@@ -7,6 +7,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/protobuf_message.h"
+#include "harness/sim/communication.h"
 #include "harness/sim/compute_seconds.h"
 #include "harness/sim/message_bytes.h"
 
@@ -14,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-int chakra_group_of(StageId stage) { return stage.value + 1; }
+int chakra_group_of(const Instruction& collective) { return collective.channel + 1; }
 
 // The seconds of ops and the bytes of messages and collectives, as the virtual clock takes them.
 class InstructionCosts {
@@ -33,6 +34,7 @@ class InstructionCosts {
 
   std::int64_t collective_bytes(const Instruction& i) const {
     const StageCost& cost = costs_.stages[i.stage.index()];
+    if (is_all_reduce(i.opcode)) return std::llround(reduced_bytes(program_, i, costs_));
     const auto members = static_cast<std::int64_t>(program_.placement.stages[i.stage.index()].size());
     return i.opcode == Opcode::gather_weights ? (cost.parameters.value + members - 1) / members
                                               : cost.gradients().value;
@@ -104,14 +106,14 @@ class RankNodes {
   ChakraNode& add_collective(const Instruction& i, ChakraCollective collective) {
     ChakraNode& node = add(i, ChakraType::collective);
     node.collective = collective;
-    node.group = chakra_group_of(i.stage);
+    node.group = chakra_group_of(i);
     node.bytes = costs_.collective_bytes(i);
     return node;
   }
 
   // What occupies the rank: compute, steps and all-reduces.
   void add_op(const Instruction& i) {
-    if (i.opcode == Opcode::reduce_gradients) {
+    if (is_all_reduce(i.opcode)) {
       reached_ = {add_collective(i, ChakraCollective::all_reduce).id};
       return;
     }
@@ -203,13 +205,14 @@ std::string chakra_file(const std::vector<ChakraNode>& nodes) {
 }
 
 std::string chakra_groups(const Program& program) {
+  const std::vector<std::vector<Rank>> all = collective_groups(program);
   Json groups = Json::object();
   for (const auto& rank : program.ranks)
     for (const Instruction& i : rank) {
       if (!is_collective(i.opcode)) continue;
-      Json& members = groups[std::to_string(chakra_group_of(i.stage))];
+      Json& members = groups[std::to_string(chakra_group_of(i))];
       if (members.is_null())
-        for (const Rank member : program.placement.stages[i.stage.index()]) members.push_back(member.value);
+        for (const Rank member : all[static_cast<std::size_t>(i.channel)]) members.push_back(member.value);
     }
   return groups.empty() ? "" : groups.dump(2) + "\n";
 }

@@ -225,6 +225,8 @@ const char* op_category(Opcode opcode) {
     case Opcode::optimizer_step:
       return "optimizer step";
     case Opcode::reduce_gradients:
+    case Opcode::reduce_copies:
+    case Opcode::reduce_norm:
     case Opcode::reduce_scatter:
       return "reduction";
     case Opcode::gather_weights:

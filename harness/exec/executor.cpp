@@ -142,6 +142,26 @@ void take_reduced(StageId stage, int member, Transport& transport, Worker& worke
   while (const void* const sum = transport.take_reduced(stage.value, member, left)) worker.add_reduced(stage, sum);
 }
 
+// Of a step group.
+void all_reduce_of_steps(const Program& program, Rank rank, const Instruction& reduction, Transport& transport,
+                         const Worker::Buffer& buffer) {
+  const auto group = static_cast<std::size_t>(reduction.channel - program.first_step_group());
+  const std::vector<Rank>& members = program.step_groups[group];
+  if (members.size() < 2) return;
+  const auto member = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+  transport.all_reduce(reduction.channel, member, buffer.data, buffer.count, buffer.type);
+}
+
+// Instruction k of the rank: sums the norm of all gradients over the ranks that step.
+void reduce_norm(const Program& program, Rank rank, std::size_t k, Transport& transport, Worker& worker) {
+  const std::vector<Instruction>& own = program.ranks[rank.index()];
+  for (std::size_t s = k; s < own.size(); ++s)
+    if (own[s].opcode == Opcode::optimizer_step && program.sharded(own[s].stage))
+      take_reduced(own[s].stage, member_of(program, own[s].stage, rank), transport, worker, 0);
+  all_reduce_of_steps(program, rank, own[k], transport, worker.begin_norm());
+  worker.clip();
+}
+
 bool enters(const Program& program, const Instruction& i) {
   return program.graph.predecessors[i.stage.index()].empty();
 }
@@ -200,6 +220,13 @@ void run_once(const Program& program, Rank rank, Transport& transport, Worker& w
         continue;
       case Opcode::reduce_gradients:
         reducer.reduce(i, worker);
+        break;
+      case Opcode::reduce_copies:
+        all_reduce_of_steps(program, rank, i, transport, worker.begin_copies(i));
+        worker.end_copies(i);
+        break;
+      case Opcode::reduce_norm:
+        reduce_norm(program, rank, k, transport, worker);
         break;
       case Opcode::gather_weights: {
         const auto [all, own] = worker.begin_gather(i.stage);

@@ -17,6 +17,10 @@ void Worker::end_reduce_scatter(StageId stage) { throw not_sharded(stage); }
 void Worker::move_stash(const Instruction& move) {
   throw std::logic_error("the worker moves no stashes: " + to_text(move));
 }
+Worker::Buffer Worker::begin_copies(const Instruction&) { throw std::logic_error("the worker has no copies"); }
+void Worker::end_copies(const Instruction&) { throw std::logic_error("the worker has no copies"); }
+Worker::Buffer Worker::begin_norm() { throw std::logic_error("the worker has no gradients to clip"); }
+void Worker::clip() { throw std::logic_error("the worker has no gradients to clip"); }
 void Worker::add_reduced(StageId stage, const void*) { throw not_sharded(stage); }
 
 }  // namespace sluice

@@ -41,8 +41,9 @@ class Worker {
   // reduced. Members of a group hand out the same parts in the same order. False: nothing was done, gradients() has
   // them all.
   virtual bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready);
-  // The following are called for sharded stages only (harness/pipeline/sharding.h); a worker without any need not
-  // override them. `count` is of one member's slice, `data` holds the slices of all members in their order.
+  // The following are called for programs that have such instructions; other workers need not override them. Those
+  // up to add_reduced() are of sharded stages (harness/pipeline/sharding.h): `count` is of one member's slice, `data`
+  // holds the slices of all members in their order.
   //
   // Memory for the gathered weights, with the own slice filled in. Ops may read it after the collective.
   struct Gathering {
@@ -57,6 +58,14 @@ class Worker {
   // The own slice's sum over the members, once per reduce-scatter in their order and before the step; at times after
   // other ops of the stage.
   virtual void add_reduced(StageId stage, const void* sum);
+  // This rank's gradient of a weight of which several stages hold copies: on a stage's first rank as reduced over its
+  // replicas, zero on the others. The memory is in use until end_copies(), when it holds the sum over all copies.
+  virtual Buffer begin_copies(const Instruction& reduction);
+  virtual void end_copies(const Instruction& reduction);
+  // This rank's part of the norm of all gradients: a number per layer of the model, the sum of its squares, each on one
+  // rank and zero on the others. The memory is in use until clip(), which scales the steps to come by their sum.
+  virtual Buffer begin_norm();
+  virtual void clip();
   // Out, free or back (harness/pipeline/offload.h); a worker of programs without moves need not override it.
   virtual void move_stash(const Instruction& move);
   virtual void step(const Instruction& step) = 0;

@@ -69,6 +69,27 @@ void count_tied_weights_once(CostGraph& graph, const ModelGraph& model) {
   }
 }
 
+void count_copies(CostGraph& graph, const ModelGraph& model) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const int owner = model.layers[l].copy_of;
+    if (owner < 0) continue;
+    LayerCost& cost = graph.layers[l];
+    const LayerCost& from = graph.layers[owner];
+    const std::int64_t weight = elements(parameters(model.layers[l]).front().shape);
+    const double part = static_cast<double>(weight) / static_cast<double>(parameter_count(model.layers[owner]));
+    const auto of = [&](Bytes whole) { return Bytes(std::llround(part * static_cast<double>(whole.value))); };
+    cost.copy = weight * graph.storage.gradient;
+    cost.copy_of = owner;
+    cost.parameters += of(from.parameters);
+    cost.update += from.update * part;
+    if (!cost.measured || !from.measured) continue;
+    cost.measured->update.peak += of(from.measured->update.peak);
+    cost.measured->update.left += of(from.measured->update.left);
+    cost.measured->clear += from.measured->clear * part;
+  }
+  for (CostGraph& larger : graph.larger) count_copies(larger, model);
+}
+
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
                          const Storage& storage) {
   const std::vector<Shape> shapes = model.shapes();

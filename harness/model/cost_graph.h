@@ -59,6 +59,8 @@ struct LayerCost {
   // Shares of the seconds of F and I that go with the pairs of positions of a sequence, the rest with the positions.
   // Known where sequences are cut into chunks.
   double forward_pairs = 0, input_gradient_pairs = 0;
+  int copy_of = -1;   // the layer of whose weight it holds a copy (count_copies); -1: none
+  Bytes copy = {};    // of the copy's gradient
   Bytes frozen = {};  // of parameters: those that are not trained, without gradient and optimizer state
   // The smallest part of a PyTorch model that torchtitan can put into a stage and that holds this layer. Empty: none
   // (the loss, a function between modules), or not known.
@@ -110,6 +112,8 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
 // graph: of untied(model). Takes from a tied layer the bytes and the update of the weight that it shares; its passes
 // read that weight as before.
 void count_tied_weights_once(CostGraph& graph, const ModelGraph& model);
+// graph: of `model` without its copies (with_copies). Adds to a layer with a copy the weight's bytes and update.
+void count_copies(CostGraph& graph, const ModelGraph& model);
 
 // Whether a layer of the model is such a one.
 bool is_fused_with_predecessor(const LayerSpec& layer);

@@ -201,6 +201,9 @@ struct LayerSpec {
   // Tied: the index of an earlier layer whose weight this one uses, both Linear or Embedding: an output head the table
   // of the embedding (Press and Wolf, EACL 2017). Gradients of both add up in that one weight. -1: a weight of its own.
   int tied_to = -1;
+  // Of a model that stages run (with_copies): the layer whose weight this layer's first one is a copy of, which starts
+  // equal to it, gets the same gradient and so stays equal; -1: none.
+  int copy_of = -1;
 };
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...

@@ -140,17 +140,29 @@ std::string tie_fault(const ModelGraph& model, int index) {
   return "";
 }
 
-void require_ties_within_stages(const ModelGraph& model, std::span<const int> stage_of) {
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const LayerSpec& layer = model.layers[i];
-    if (layer.tied_to < 0 || stage_of[i] == stage_of[layer.tied_to]) continue;
-    throw InputError(where(model, layer),
-                     "uses the weight of '" + model.layers[layer.tied_to].name +
-                         "', and the plan puts them into stages " + std::to_string(stage_of[layer.tied_to]) + " and " +
-                         std::to_string(stage_of[i]),
-                     "use a system with whole models on its ranks (single_device, data_parallel, fsdp), or leave "
-                     "tied_to out, which gives both layers weights of their own");
+ModelGraph with_copies(ModelGraph model, std::span<const int> stage_of,
+                       const std::function<bool(int reader, int owner)>& lends) {
+  std::map<std::pair<int, int>, int> copies;  // weight's layer and stage, to the layer that has the copy
+  for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
+    LayerSpec& layer = model.layers[i];
+    const int owner = layer.tied_to;
+    if (owner < 0 || stage_of[i] == stage_of[owner] || lends(stage_of[i], stage_of[owner])) continue;
+    const auto [copy, is_first] = copies.try_emplace({owner, stage_of[i]}, i);
+    layer.tied_to = is_first ? -1 : copy->second;
+    if (is_first) layer.copy_of = owner;
   }
+  return model;
+}
+
+std::vector<int> copied_layers(const ModelGraph& model) {
+  std::set<int> owners;
+  for (const LayerSpec& layer : model.layers)
+    if (layer.copy_of >= 0) owners.insert(layer.copy_of);
+  return {owners.begin(), owners.end()};
+}
+
+bool holds_weight_of(const ModelGraph& model, int layer, int owner) {
+  return layer == owner || model.layers[layer].copy_of == owner;
 }
 
 std::vector<StageInterface> interfaces(const ModelGraph& model, std::span<const int> stage_of, int stages) {

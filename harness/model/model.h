@@ -2,6 +2,7 @@
 // a cut, and how many bytes a stage stashes per micro-batch.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,9 +35,15 @@ ModelGraph untied(ModelGraph model);
 // What is wrong with LayerSpec::tied_to of layer `index`, which has one: "" or a sentence.
 std::string tie_fault(const ModelGraph& model, int index);
 
-// stage_of[i] = stage of layer i. Throws InputError where a tied layer and the one whose weight it uses are in two
-// stages: a stage steps its own weights.
-void require_ties_within_stages(const ModelGraph& model, std::span<const int> stage_of);
+// The model as the stages of a plan run it; stage_of[i]: the stage of layer i. Where a tied layer and the one whose
+// weight it uses are in two stages, the first such layer of each stage has a copy of it (LayerSpec::copy_of), which the
+// stage's others use, too. lends(reader, owner): stage `reader` uses the weight of stage `owner` without a copy.
+ModelGraph with_copies(ModelGraph model, std::span<const int> stage_of,
+                       const std::function<bool(int reader, int owner)>& lends);
+// The layers of such a model whose weights have copies, ascending.
+std::vector<int> copied_layers(const ModelGraph& model);
+// Whether the layer's first parameter is the weight of `owner`, its own or a copy.
+bool holds_weight_of(const ModelGraph& model, int layer, int owner);
 
 // The values that a stage hands to others or receives, each named by the layer that makes it (a model input: negative).
 struct StageInterface {

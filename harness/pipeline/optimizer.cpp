@@ -40,6 +40,8 @@ static std::pair<int, int> ends_of(const ModelGraph& model) {
 
 bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int layer, const ParameterSpec& parameter) {
   if (!optimizer.treats_matrices() || parameter.shape.size() != 2) return false;
+  // A copy is treated as the weight that it is of, so that both get the same update.
+  if (const int owner = model.layers[layer].copy_of; owner >= 0) return is_matrix(optimizer, model, owner, parameter);
   if (std::holds_alternative<Embedding>(model.layers[layer].kind)) return false;
   if (optimizer.matrices == MatrixParameters::all) return true;
   const auto [first, last] = ends_of(model);

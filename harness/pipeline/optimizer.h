@@ -91,6 +91,10 @@ struct OptimizerSpec {
   // rotated_adam, one side: as its authors' program, which refreshes at every update where that side is the right one.
   bool refresh_as_released = false;
 
+  // The limit of the norm over the gradients of the whole model: where it is larger, all are scaled by
+  // clip_norm / (norm + 1e-6), as by torch.nn.utils.clip_grad_norm_. 0: none. The setting clip_norm of a case.
+  double clip_norm = 0;
+
   // Whether some parameters are treated as matrices, so that the state is no flat tensor that could be cut anywhere.
   bool treats_matrices() const { return kind == OptimizerKind::muon || kind == OptimizerKind::rotated_adam; }
   // How many state tensors of the size of the weights the optimizer keeps. Where matrices are treated as such it

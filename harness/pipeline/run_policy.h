@@ -10,6 +10,8 @@ struct RunPolicy {
   // Systems with a flush: no rank begins the next update before every rank has stepped, as where the step needs a norm
   // over all gradients. Without it a rank goes on as soon as its own stages have stepped.
   bool step_barrier = false;
+  // Systems with a flush: every step waits for the norm over the gradients of all stages, which a reduce_norm sums.
+  bool clip_norm = false;
   // Inference: how many micro-batches a stage may have made that the next one has not begun. Nothing flows back from
   // the last stage, so without a bound a fast stage would run away from a slow one. 0: no bound.
   int queue = 0;

@@ -69,6 +69,14 @@ struct StageGraph {
   // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one. With 4, "5F2" is the
   // forward of stage 5 for micro-batches 8 to 11.
   std::vector<int> micros_per_op = {};
+  // Stages that hold copies of one weight, which tied layers use (ModelGraph with_copies), ascending; in the order of
+  // copied_layers().
+  std::vector<std::vector<StageId>> copies = {};
+  // Where a stage uses a weight of another one, on all of its ranks.
+  struct Loan {
+    StageId reader, owner;
+  };
+  std::vector<Loan> loans = {};
   std::size_t size() const { return predecessors.size(); }
   int stages() const { return static_cast<int>(size()); }
   int micros_per_op_of(StageId stage) const { return micros_per_op.empty() ? 1 : micros_per_op[stage.index()]; }

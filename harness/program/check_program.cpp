@@ -76,15 +76,16 @@ void check_both_ends(const Program& program, InstructionText text, std::vector<V
 
 // The members of a group have the same collectives in the same order.
 void check_collectives(const Program& program, std::vector<Violation>& found) {
-  std::map<std::pair<StageId, Rank>, std::vector<const Instruction*>> lists;
+  const std::vector<std::vector<Rank>> groups = collective_groups(program);
+  std::map<std::pair<std::size_t, Rank>, std::vector<const Instruction*>> lists;
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (const Instruction& i : program.ranks[r])
-      if (is_collective(i.opcode)) lists[{i.stage, Rank(r)}].push_back(&i);
-  for (std::size_t s = 0; s < program.placement.stages.size(); ++s) {
-    const auto& members = program.placement.stages[s];
-    const auto& first = lists[{StageId(s), members.front()}];
+      if (is_collective(i.opcode)) lists[{static_cast<std::size_t>(i.channel), Rank(r)}].push_back(&i);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto& members = groups[g];
+    const auto& first = lists[{g, members.front()}];
     for (const Rank member : members) {
-      const auto& list = lists[{StageId(s), member}];
+      const auto& list = lists[{g, member}];
       const auto differs = std::ranges::mismatch(
           first, list, {}, [](const Instruction* i) { return i->opcode; },
           [](const Instruction* i) { return i->opcode; });
@@ -92,11 +93,12 @@ void check_collectives(const Program& program, std::vector<Violation>& found) {
       const auto at = [](const auto& it, const auto& of) {
         return it == of.end() ? std::string("at its end") : "at " + to_text(**it);
       };
-      found.push_back({Violation::Kind::deadlock,
-                       "collective " + std::to_string(differs.in1 - first.begin()) + " of stage " + std::to_string(s) +
-                           ": rank " + std::to_string(members.front().value) + " is " + at(differs.in1, first) +
-                           ", rank " + std::to_string(member.value) + " " + at(differs.in2, list) +
-                           "; its ranks need the same number of micro-batches"});
+      found.push_back(
+          {Violation::Kind::deadlock, "collective " + std::to_string(differs.in1 - first.begin()) + " of " +
+                                          (g < program.graph.size() ? "stage " + std::to_string(g) : "the steps") +
+                                          ": rank " + std::to_string(members.front().value) + " is " +
+                                          at(differs.in1, first) + ", rank " + std::to_string(member.value) + " " +
+                                          at(differs.in2, list) + "; its ranks need the same number of micro-batches"});
       break;
     }
   }

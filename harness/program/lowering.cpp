@@ -1,6 +1,7 @@
 #include "harness/program/lowering.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <stdexcept>
 
@@ -87,8 +88,7 @@ class RankLowering {
       write_step(first, last);
       first = last + 1;
     }
-    flush_replicated_stages();
-    take_the_late_steps_left();
+    flush();
     if (!program_.forward_only && program_.policy.step_barrier && program_.rank_count() > 1) wait_for_every_step();
   }
 
@@ -189,7 +189,6 @@ class RankLowering {
 
   // After a B or W: the step, where an update has all its gradients, or what stands in its place.
   void finish_gradient(const Op& op) {
-    const std::size_t s = op.stage.index();
     const int done = ++of(op).gradients_done;
     const bool last = --of(op).gradients_to_come == 0;
     if (program_.placement.has_weight_gradient_rank(op.stage)) {
@@ -198,11 +197,11 @@ class RankLowering {
         out_.push_back(messages_.send_weight_gradient_sum(op.stage, of(op).sums_sent++));
       return;
     }
-    const bool replicated = program_.placement.stages[s].size() > 1;
+    const bool replicated = is_replicated(op.stage);
     if (rule_.synchronous()) {
       if (!last) return;
       const Instruction step{.opcode = Opcode::optimizer_step, .stage = op.stage, .micro = Micro(0), .version = 1};
-      (replicated ? steps_at_flush_ : out_).push_back(step);
+      (replicated || waits_for_all() ? steps_at_flush_ : out_).push_back(step);
       return;
     }
     const bool full = done % rule_.accumulate == 0;
@@ -221,18 +220,48 @@ class RankLowering {
             .version = version};
   }
 
+  // Whether a step needs gradients of other stages, so that all stand at the end.
+  bool waits_for_all() const { return !program_.step_groups.empty() || !program_.graph.loans.empty(); }
+
   // All-reduces block. Those of a flush stand at the end, by stage on every rank: anywhere earlier, a rank could wait
   // in one for a rank that waits for its next op.
-  void flush_replicated_stages() {
+  void flush() {
     std::ranges::sort(steps_at_flush_, {}, &Instruction::stage);
     for (const Instruction& step : steps_at_flush_) {
-      const bool sharded = program_.sharded(step.stage);
-      if (!sharded) out_.push_back(collective_of_step(Opcode::reduce_gradients, step));
-      out_.push_back(step);
-      if (sharded && program_.sharding.gather == Sharding::Gather::after_step)
-        out_.push_back(collective_of_step(Opcode::gather_weights, step));
+      if (is_replicated(step.stage) && !program_.sharded(step.stage))
+        out_.push_back(collective_of_step(Opcode::reduce_gradients, step));
+      if (!waits_for_all()) write_step_at_flush(step);
+    }
+    take_the_late_steps_left();
+    if (!waits_for_all() || steps_at_flush_.empty()) return;
+    reduce_copies();
+    if (program_.policy.clip_norm) {
+      Instruction norm = steps_at_flush_.front();
+      norm.opcode = Opcode::reduce_norm;
+      norm.channel = program_.first_step_group() + static_cast<std::int32_t>(program_.step_groups.size()) - 1;
+      out_.push_back(norm);
+    }
+    for (const Instruction& step : steps_at_flush_) write_step_at_flush(step);
+  }
+  // In one order on all ranks.
+  void reduce_copies() {
+    for (std::size_t k = 0; k < program_.graph.copies.size(); ++k) {
+      const std::vector<StageId>& stages = program_.graph.copies[k];
+      const auto own = std::ranges::find_if(
+          steps_at_flush_, [&](const Instruction& step) { return std::ranges::count(stages, step.stage) > 0; });
+      if (own == steps_at_flush_.end()) continue;
+      Instruction reduction = *own;
+      reduction.opcode = Opcode::reduce_copies;
+      reduction.channel = program_.first_step_group() + static_cast<std::int32_t>(k);
+      out_.push_back(reduction);
     }
   }
+  void write_step_at_flush(const Instruction& step) {
+    out_.push_back(step);
+    if (program_.sharded(step.stage) && program_.sharding.gather == Sharding::Gather::after_step)
+      out_.push_back(collective_of_step(Opcode::gather_weights, step));
+  }
+  bool is_replicated(StageId stage) const { return program_.placement.stages[stage.index()].size() > 1; }
 
   // A rank that holds a stage's weights, and whose W run elsewhere, steps with the sums that it is sent.
   bool has_late_steps(StageId stage) const { return program_.placement.has_weight_gradient_rank(stage); }
@@ -240,9 +269,9 @@ class RankLowering {
     int& done = progress_.stages[stage.index()].late_steps;
     receive_until(messages_.weight_gradient_sum(stage, done));
     ++done;
-    out_.push_back(rule_.synchronous()
-                       ? Instruction{.opcode = Opcode::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1}
-                       : asynchronous_step(stage, done));
+    if (!rule_.synchronous()) return out_.push_back(asynchronous_step(stage, done));
+    const Instruction step{.opcode = Opcode::optimizer_step, .stage = stage, .micro = Micro(0), .version = 1};
+    (waits_for_all() ? steps_at_flush_ : out_).push_back(step);
   }
   // The steps that are due before an op that reads the stage's weights.
   void take_late_steps(const Op& op) {
@@ -280,7 +309,7 @@ class RankLowering {
   std::vector<Instruction>& out_;
   const ShardingInstructions sharding_;
   Progress& progress_;
-  std::vector<Instruction> steps_at_flush_;  // of replicated stages
+  std::vector<Instruction> steps_at_flush_;  // of replicated stages; of all where a step waits for other stages
   std::vector<Messages::Awaited> awaited_;   // of the op that is being written
 };
 
@@ -339,6 +368,8 @@ void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& g
                      "give every stage one");
   if (!rule.synchronous() && policy.step_barrier)
     throw InputError("schedule", "a step barrier needs a system that updates once after all backwards");
+  if (!rule.synchronous() && policy.clip_norm)
+    throw InputError("clip_norm", "needs a system that updates once after all backwards");
   if (!rule.synchronous() && !placement.weight_gradient_ranks.empty())
     refuse_weight_gradients_out_of_order(schedule, placement);
   if (schedule.sequence_chunks > 1) refuse_with_sequence_chunks(schedule, placement, rule);
@@ -356,6 +387,34 @@ void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& g
                      "leave sharding and weight rules out");
   if (sharding.active() != (sharding.reduce != Sharding::Reduce::never))
     throw std::logic_error("a sharded stage both gathers weights and scatters gradients");
+}
+
+// The groups that meet before a step, each ascending.
+std::vector<std::vector<Rank>> step_groups(const StageGraph& graph, const Placement& placement, bool clip_norm) {
+  std::vector<std::vector<Rank>> groups;
+  const auto add = [&](const std::vector<StageId>& stages) {
+    std::set<Rank> ranks;
+    for (const StageId s : stages) ranks.insert(placement.stages[s.index()].begin(), placement.stages[s.index()].end());
+    groups.emplace_back(ranks.begin(), ranks.end());
+  };
+  for (const std::vector<StageId>& stages : graph.copies) add(stages);
+  std::vector<StageId> all;
+  for (std::size_t s = 0; s < graph.size(); ++s) all.emplace_back(s);
+  if (clip_norm) add(all);
+  return groups;
+}
+
+void refuse_sharded_copies(const StageGraph& graph, const Placement& placement, const Sharding& sharding) {
+  const auto sharded = [&](StageId s) { return sharding.active() && placement.stages[s.index()].size() > 1; };
+  std::vector<std::vector<StageId>> sharing = graph.copies;
+  for (const auto& [reader, owner] : graph.loans) sharing.push_back({owner, reader});
+  for (const std::vector<StageId>& stages : sharing)
+    if (std::ranges::any_of(stages, sharded))
+      throw InputError("sharding",
+                       "stages " + std::to_string(stages.front().value) + " and " +
+                           std::to_string(stages.back().value) +
+                           " use one weight, and ranks of a sharded stage hold slices of it",
+                       "leave sharding out, or leave tied_to out of the model");
 }
 
 }  // namespace
@@ -376,6 +435,8 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                   .sharding = sharding,
                   .offloads = offload.active()};
   program.ranks.resize(schedule.ranks.size());
+  refuse_sharded_copies(graph, placement, sharding);
+  if (!program.forward_only) program.step_groups = step_groups(graph, placement, policy.clip_norm);
   const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();
   WeightReads reads(schedule, program);

@@ -20,7 +20,8 @@ class Lockstep {
         in_collective_(program.ranks.size(), false),
         sent_(program.channels.size(), 0),
         received_(program.channels.size(), 0),
-        arrived_(program.placement.stages.size(), 0) {
+        groups_(collective_groups(program)),
+        arrived_(groups_.size(), 0) {
     for (auto& rank : result_.ranks) rank.clear();
   }
 
@@ -81,8 +82,8 @@ class Lockstep {
   bool meet(std::size_t r, const Instruction& i) {
     if (in_collective_[r]) return false;
     in_collective_[r] = true;
-    const std::vector<Rank>& members = program_.placement.stages[i.stage.index()];
-    std::size_t& arrived = arrived_[i.stage.index()];
+    const std::vector<Rank>& members = groups_[static_cast<std::size_t>(i.channel)];
+    std::size_t& arrived = arrived_[static_cast<std::size_t>(i.channel)];
     if (++arrived < members.size()) return false;
     arrived = 0;
     for (const Rank rank : members) {
@@ -102,7 +103,8 @@ class Lockstep {
   std::vector<std::size_t> next_, step_;
   std::vector<bool> waits_, in_collective_;
   std::vector<std::int32_t> sent_, received_;  // per channel
-  std::vector<std::size_t> arrived_;           // per stage: ranks that wait in its collective
+  const std::vector<std::vector<Rank>> groups_;
+  std::vector<std::size_t> arrived_;  // per group: ranks that wait in its collective
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
 };
 

@@ -483,7 +483,8 @@ class SymbolicRun {
 
 std::uint64_t numerics(const Program& program, const ModelGraph& model, const Plan& plan,
                        const NumericsOptions& options) {
-  bool on_symbols = !options.batched_weight_gradients && program.sequence_chunks == 1;
+  bool on_symbols = !options.batched_weight_gradients && program.sequence_chunks == 1 && program.step_groups.empty() &&
+                    program.graph.loans.empty();
   for (std::size_t s = 0; s < program.graph.size(); ++s)
     if (program.sharded(StageId(s)) || program.placement.has_weight_gradient_rank(StageId(s)) ||
         program.graph.micros_per_op_of(StageId(s)) > 1 || plan.stages[s].passed_channels > 0)

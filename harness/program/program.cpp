@@ -61,6 +61,10 @@ std::string to_text(const Instruction& i, int sequence_chunks) {
       return "receive_credit " + from + " " + micro;
     case Opcode::reduce_gradients:
       return "reduce " + stage;
+    case Opcode::reduce_copies:
+      return "reduce_copies " + stage;
+    case Opcode::reduce_norm:
+      return "reduce_norm";
     case Opcode::optimizer_step:
       return "step " + stage;
     case Opcode::gather_weights:
@@ -81,6 +85,7 @@ std::string to_text(const Instruction& i, int sequence_chunks) {
 
 std::vector<std::vector<Rank>> collective_groups(const Program& program) {
   std::vector<std::vector<Rank>> groups = program.placement.stages;
+  groups.insert(groups.end(), program.step_groups.begin(), program.step_groups.end());
   if (program.tensor == 1) return groups;
   for (std::size_t r = 0; r < program.rank_count(); ++r) {
     if (r % static_cast<std::size_t>(program.tensor) == 0) groups.emplace_back();

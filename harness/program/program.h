@@ -35,6 +35,9 @@ enum class Opcode : std::uint8_t {
   send_credit,  // inference: an empty message up an edge, when the op that takes the edge's message `micro` begins
   receive_credit,
   reduce_gradients,  // all-reduce over the stage's replicas
+  reduce_copies,     // all-reduce of a tied weight's gradient over all ranks that hold a copy, once their replicas have
+                     // reduced it
+  reduce_norm,       // all-reduce of the gradients' squares, a number per layer, over all ranks that step
   optimizer_step,
   gather_weights,  // all-gather of a sharded stage's weights of `version`
   free_weights,    // drops the gathered copy; the own shard stays
@@ -82,8 +85,22 @@ constexpr bool makes_weight_gradient(Opcode opcode) {
 }
 
 constexpr bool is_collective(Opcode opcode) {
-  return opcode == Opcode::reduce_gradients || opcode == Opcode::gather_weights || opcode == Opcode::reduce_scatter;
+  switch (opcode) {
+    case Opcode::reduce_gradients:
+    case Opcode::reduce_copies:
+    case Opcode::reduce_norm:
+    case Opcode::gather_weights:
+    case Opcode::reduce_scatter:
+      return true;
+    default:
+      return false;
+  }
 }
+// All-reduces of Program::step_groups.
+constexpr bool is_of_step_group(Opcode opcode) {
+  return opcode == Opcode::reduce_copies || opcode == Opcode::reduce_norm;
+}
+constexpr bool is_all_reduce(Opcode opcode) { return opcode == Opcode::reduce_gradients || is_of_step_group(opcode); }
 // What only sharded stages have.
 constexpr bool is_of_sharded_stage(Opcode opcode) {
   return opcode == Opcode::gather_weights || opcode == Opcode::free_weights || opcode == Opcode::reduce_scatter;
@@ -169,18 +186,19 @@ constexpr bool is_along_edge(Opcode opcode) {
 
 struct Instruction {
   Opcode opcode = Opcode::forward;
-  bool checkpoint = false;    // forward: keeps the stage's input only; a recompute makes the rest
-  bool overlapped = false;    // compute: with the next one of its rank, the first of a pair
-  std::int16_t horizon = 0;   // compute: reads version - horizon * lr * Delta (WeightRule)
-  StageId stage;              // the rank's own stage
-  Micro micro;                // compute: the stage's own op number; communication: the message's on its edge (the same
-                              // unless stages take several micro-batches an op, StageGraph::micros_per_op); step: the
-                              // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
-                              // serves; move: the stash's
-  StageId peer_stage;         // communication: the stage at the other end
-  std::int32_t channel = -1;  // communication: index into Program::channels; collectives: the stage's group
-  std::int32_t version = 0;   // compute: weight version to read, counted from the program's start (negative: made
-                              // before it); step: the version it makes; gather and free: the gathered copy's
+  bool checkpoint = false;   // forward: keeps the stage's input only; a recompute makes the rest
+  bool overlapped = false;   // compute: with the next one of its rank, the first of a pair
+  std::int16_t horizon = 0;  // compute: reads version - horizon * lr * Delta (WeightRule)
+  StageId stage;             // the rank's own stage
+  Micro micro;               // compute: the stage's own op number; communication: the message's on its edge (the same
+                             // unless stages take several micro-batches an op, StageGraph::micros_per_op); step: the
+                             // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
+                             // serves; move: the stash's
+  StageId peer_stage;        // communication: the stage at the other end
+  // communication: index into Program::channels; collectives: into collective_groups()
+  std::int32_t channel = -1;
+  std::int32_t version = 0;  // compute: weight version to read, counted from the program's start (negative: made
+                             // before it); step: the version it makes; gather and free: the gathered copy's
   // compute: which predicted tensor of the stage to read, made by the first that reads it from `version`, which must be
   // the newest then; -1: the version itself
   std::int32_t prediction = -1;
@@ -229,16 +247,27 @@ struct Program {
   RunPolicy policy;
   Sharding sharding;
   bool offloads = false;  // some stashes wait in the host's memory
+  // Groups that meet before the optimizer's steps, besides those of replicas: the ranks that hold copies of a weight,
+  // in the order of StageGraph::copies, then, with clipping, all ranks that step.
+  std::vector<std::vector<Rank>> step_groups;
   // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum
-  // parts of tensors inside their ops. Their group is the one of number stages + rank / tensor.
+  // parts of tensors inside their ops, in the group tensor_group_of().
   int tensor = 1;
   std::size_t rank_count() const { return ranks.size(); }
-  int tensor_group_of(Rank rank) const { return graph.stages() + rank.value / tensor; }
+  // The first of the step groups in collective_groups().
+  int first_step_group() const { return graph.stages(); }
+  // Which of StageGraph::copies a reduce_copies reduces.
+  std::size_t weight_of(const Instruction& reduce_copies) const {
+    return static_cast<std::size_t>(reduce_copies.channel - first_step_group());
+  }
+  int tensor_group_of(Rank rank) const {
+    return first_step_group() + static_cast<int>(step_groups.size()) + rank.value / tensor;
+  }
   bool sharded(StageId stage) const { return sharding.active() && placement.stages[stage.index()].size() > 1; }
 };
 
-// The ranks that meet in collectives: the replicas of every stage, then, with tensor parallelism, the groups that share
-// layers. An index into it is what transports call a group.
+// The ranks that meet in collectives: the replicas of every stage, then the step groups, then, with tensor parallelism,
+// the groups that share layers. An index into it is what transports call a group.
 std::vector<std::vector<Rank>> collective_groups(const Program& program);
 
 }  // namespace sluice

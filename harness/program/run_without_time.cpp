@@ -18,7 +18,8 @@ class DryRun {
         micros_(static_cast<std::size_t>(program.microbatches)),
         next_(program.ranks.size(), 0),
         in_transit_(program.channels.size(), 0),
-        arrived_at_(program.placement.stages.size(), 0),
+        groups_(collective_groups(program)),
+        arrived_at_(groups_.size(), 0),
         round_end_(program.ranks.size(), 0),
         waiting_(program.ranks.size(), false),
         is_awake_(program.ranks.size(), false) {
@@ -62,8 +63,11 @@ class DryRun {
 
   const Instruction& at(std::size_t r) const { return program_.ranks[r][next_[r]]; }
   bool at_end(std::size_t r) const { return next_[r] == program_.ranks[r].size(); }
-  bool at_collective_of(std::size_t r, StageId stage) const {
-    return !at_end(r) && is_collective(at(r).opcode) && at(r).stage == stage;
+  bool at_collective_of(std::size_t r, std::int32_t group) const {
+    return !at_end(r) && is_collective(at(r).opcode) && at(r).channel == group;
+  }
+  const std::vector<Rank>& members_of(const Instruction& collective) const {
+    return groups_[static_cast<std::size_t>(collective.channel)];
   }
 
   void wake(std::size_t r) {
@@ -79,8 +83,8 @@ class DryRun {
       const Channel& channel = program_.channels[i.channel];
       return {(is_send(i.opcode) ? channel.to : channel.from).value, text_(i), text_(other_end(i))};
     }
-    for (const Rank member : program_.placement.stages[i.stage.index()])
-      if (member.index() != r && !at_collective_of(member.index(), i.stage)) return {member.value, text_(i), ""};
+    for (const Rank member : members_of(i))
+      if (member.index() != r && !at_collective_of(member.index(), i.channel)) return {member.value, text_(i), ""};
     return {};
   }
 
@@ -89,9 +93,9 @@ class DryRun {
     const Instruction& i = at(r);
     std::string text;
     if (!is_collective(i.opcode)) return text;
-    for (const Rank member : program_.placement.stages[i.stage.index()]) {
+    for (const Rank member : members_of(i)) {
       const std::size_t m = member.index();
-      if (m == r || at_collective_of(m, i.stage)) continue;
+      if (m == r || at_collective_of(m, i.channel)) continue;
       text += (text.empty() ? ": rank " : ", rank ") + std::to_string(m) + " is at " +
               (at_end(m) ? "its end" : text_(at(m)));
     }
@@ -152,14 +156,14 @@ class DryRun {
 
   // A member of round n of a group's collectives may go on once all members have come n times.
   bool meet(std::size_t r, const Instruction& i) {
-    const auto members = program_.placement.stages[i.stage.index()].size();
-    std::size_t& arrived = arrived_at_[i.stage.index()];
+    const auto members = members_of(i).size();
+    std::size_t& arrived = arrived_at_[static_cast<std::size_t>(i.channel)];
     if (!waiting_[r]) {
       waiting_[r] = true;
       round_end_[r] = (arrived / members + 1) * members;
       ++arrived;
       if (arrived == round_end_[r])
-        for (const Rank member : program_.placement.stages[i.stage.index()]) wake(member.index());
+        for (const Rank member : members_of(i)) wake(member.index());
     }
     if (arrived < round_end_[r]) return false;
     waiting_[r] = false;
@@ -191,7 +195,9 @@ class DryRun {
   const SendEnd sends_;
   const InstructionText text_;
   std::size_t micros_, edges_ = 0;
-  std::vector<std::size_t> first_edge_, next_, in_transit_, arrived_at_, round_end_;
+  std::vector<std::size_t> first_edge_, next_, in_transit_;
+  const std::vector<std::vector<Rank>> groups_;
+  std::vector<std::size_t> arrived_at_, round_end_;
   std::vector<std::size_t> awake_;  // ranks that may go on
   std::vector<bool> has_, waiting_, is_awake_;
   std::set<std::pair<StageId, Micro>> has_stash_;

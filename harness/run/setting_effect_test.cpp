@@ -114,6 +114,7 @@ std::vector<Change> changed_settings() {
       {"optimizer/learning_rate", {{"optimizer", {{"learning_rate", 0.5}}}}},
       {"optimizer/momentum", {{"optimizer", {{"momentum", 0.25}}}}},
       {"optimizer/weight_decay", {{"optimizer", {{"weight_decay", 0.5}}}}},
+      {"clip_norm", {{"clip_norm", 0.5}}},
       {"optimizer/schedule", {{"optimizer", {{"schedule", {{"kind", "step"}, {"every_epochs", 2}}}}}}},
       {"inject_failure", {{"inject_failure", {{"rank", 1}, {"update", 0}}}}},
       {"inject_failure/rank", {{"inject_failure", {{"rank", 9}, {"update", 0}}}}}};

@@ -4,8 +4,6 @@
 
 namespace sluice {
 
-static bool is_all_reduce(const Instruction& i) { return i.opcode == Opcode::reduce_gradients; }
-
 Collectives::Collectives(const Program& program, const Costs& costs, const Cluster& cluster, Network& network,
                          std::vector<std::size_t>& woken)
     : program_(program),
@@ -60,7 +58,7 @@ void Collectives::issue_reduction(std::size_t r, const Instruction& i, Opcode ma
     meeting.ready[b] = std::max(meeting.ready[b], start + (end - start) * made);
   }
   const Key key{i.stage.index(), number};
-  if (!is_all_reduce(i)) queues_[r].push_back(key);
+  if (!is_all_reduce(i.opcode)) queues_[r].push_back(key);
   begin_if_all_are_there(key);
 }
 
@@ -105,7 +103,7 @@ bool Collectives::is_over(std::size_t r, const Instruction& i, double& clock) {
 
 const std::vector<RingPhase>& Collectives::phases(const Key& key) {
   const StageId stage(key.stage);
-  return is_all_reduce(meeting(key).instruction) ? network_.all_reduce(stage) : network_.gather(stage);
+  return is_all_reduce(meeting(key).instruction.opcode) ? network_.all_reduce(stage) : network_.gather(stage);
 }
 
 double Collectives::bytes(const Key& key) {
@@ -117,7 +115,7 @@ double Collectives::bytes(const Key& key) {
 
 // An all-reduce over a ring of its own (AllReduce::apart). A rank is in one of them at a time, as in a stream of
 // NCCL's.
-bool Collectives::meets_no_traffic(const Meeting& m) const { return is_all_reduce(m.instruction) && !on_links_; }
+bool Collectives::meets_no_traffic(const Meeting& m) const { return is_all_reduce(m.instruction.opcode) && !on_links_; }
 
 // Its members have all come, and none of their engines has anything before it. All-reduces need no engine: ranks may
 // come to those of different stages in different orders, and each has a communicator of its own.
@@ -126,7 +124,7 @@ void Collectives::begin_if_all_are_there(const Key& key) {
   const auto& members = group(key.stage);
   if (m.arrived < members.size() || m.begun) return;
   double start = m.ready.front();
-  const bool needs_engine = !is_all_reduce(m.instruction);
+  const bool needs_engine = !is_all_reduce(m.instruction.opcode);
   for (const Rank rank : members) {
     if (!needs_engine) break;
     if (queues_[rank.index()].front() != key) return;
@@ -180,7 +178,8 @@ void Collectives::step_apart(const Event& event) {
   for (const Rank rank : members) start = std::max(start, reducing_until_[rank.index()]);
   if (start > event.time) return events_.push({start, event.key, 0});
   if (m.bucket == 0) m.start = start;
-  const double end = network_.all_reduce_end(StageId(event.key.stage), start, members.size(), bytes(event.key));
+  const double end =
+      network_.all_reduce_end(static_cast<std::int32_t>(event.key.stage), start, members.size(), bytes(event.key));
   for (const Rank rank : members) reducing_until_[rank.index()] = end;
   ring_is_over(event.key, end);
 }
@@ -208,7 +207,7 @@ void Collectives::ring_is_over(const Key& key, double end) {
 void Collectives::finish(const Key& key) {
   Meeting& m = meeting(key);
   end_ = std::max(end_, m.end);
-  const bool had_engine = !is_all_reduce(m.instruction);
+  const bool had_engine = !is_all_reduce(m.instruction.opcode);
   for (const Rank rank : group(key.stage)) {
     if (m.traced) trace_[rank.index()].push_back({m.instruction, m.start, m.end});
     if (!had_engine) continue;

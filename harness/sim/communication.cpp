@@ -23,12 +23,20 @@ std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& m
   return result;
 }
 
+double reduced_bytes(const Program& program, const Instruction& all_reduce, const Costs& costs) {
+  const Bytes bytes = all_reduce.opcode == Opcode::reduce_norm     ? costs.norm
+                      : all_reduce.opcode == Opcode::reduce_copies ? costs.copies[program.weight_of(all_reduce)]
+                                                                   : costs.stages[all_reduce.stage.index()].gradients();
+  return static_cast<double>(bytes.value);
+}
+
 std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
   const MessageBytes message_bytes(program, costs);
   const auto cost = [&](const Instruction& i) -> const StageCost& { return costs.stages[i.stage.index()]; };
-  const auto ring = [&](const Instruction& i, Bytes whole) {
-    const auto n = static_cast<double>(program.placement.stages[i.stage.index()].size());
-    return static_cast<double>(whole.value) * (n - 1) / n;
+  const std::vector<std::vector<Rank>> groups = collective_groups(program);
+  const auto ring = [&](const Instruction& i, double whole) {
+    const auto n = static_cast<double>(groups[static_cast<std::size_t>(i.channel)].size());
+    return whole * (n - 1) / n;
   };
   std::vector<SentBytes> result(program.ranks.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
@@ -37,11 +45,11 @@ std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs) {
       if (is_send(i.opcode))
         sent.messages += message_bytes.of(i);
       else if (i.opcode == Opcode::gather_weights)
-        sent.gathers += ring(i, cost(i).parameters);
+        sent.gathers += ring(i, static_cast<double>(cost(i).parameters.value));
       else if (i.opcode == Opcode::reduce_scatter)
-        sent.reductions += ring(i, cost(i).gradients());
-      else if (i.opcode == Opcode::reduce_gradients)
-        sent.reductions += 2 * ring(i, cost(i).gradients());
+        sent.reductions += ring(i, static_cast<double>(cost(i).gradients().value));
+      else if (is_all_reduce(i.opcode))
+        sent.reductions += 2 * ring(i, reduced_bytes(program, i, costs));
     }
     const double updates = std::max(program.updates, 1);
     sent.messages /= updates;

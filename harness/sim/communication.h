@@ -24,6 +24,9 @@ struct SentBytes {
 std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& model, const Plan& plan,
                                     std::int64_t micro_batch, std::int64_t element = 4);
 
+// Bytes of the tensor that an all-reduce sums: of a reduce_gradients or of a step group's.
+double reduced_bytes(const Program& program, const Instruction& all_reduce, const Costs& costs);
+
 // Per rank, of an iteration: one update. An asynchronous program's run has several; they share it.
 std::vector<SentBytes> sent_bytes(const Program& program, const Costs& costs);
 

@@ -1,6 +1,7 @@
 #include "harness/sim/costs.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "harness/model/sequence_chunks.h"
@@ -144,6 +145,11 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
   Costs costs{stage_costs(plan, graph, cluster), {}, {}, graph.machine};
   cut_sequences(costs, plan, graph);
   costs.host_copies = host_copies_of(plan, graph, cluster);
+  std::map<int, Bytes> copies;  // by the layer that has the weight
+  for (const LayerCost& layer : graph.layers)
+    if (layer.copy_of >= 0) copies[layer.copy_of] = layer.copy;
+  for (const auto& [layer, bytes] : copies) costs.copies.push_back(bytes);
+  costs.norm = Bytes(8 * static_cast<std::int64_t>(graph.layers.size()));
   if (gradient_bucket.value > 0)
     for (std::size_t s = 0; s < plan.stages.size(); ++s)
       costs.gradient_buckets.push_back(buckets_of(plan.stages[s], graph, costs.stages[s].gradients(), gradient_bucket));

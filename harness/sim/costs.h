@@ -49,6 +49,8 @@ struct Costs {
   const Costs& at(const Program& program, Micro micro) const {
     return program.sizes.differ() ? of_size[program.sizes.index_of(micro)] : *this;
   }
+  std::vector<Bytes> copies = {};  // of the gradient of each of StageGraph::copies
+  Bytes norm = {};  // of the message that sums the gradients' norm: a number in double precision per layer
   ChunkParts parts_of(const Program& program, StageId stage, int chunk) const;
   double part_of_message(const Program& program, const Instruction& message) const;
 };

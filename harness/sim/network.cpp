@@ -22,13 +22,13 @@ Network::Network(const Program& program, const Cluster& cluster, std::span<const
   }
   for (const Channel& c : program.channels)
     routes_.push_back(route_between(devices[c.from.index()], devices[c.to.index()]));
-  std::vector<Members> stages;
-  for (const std::vector<Rank>& ranks : program.placement.stages) {
-    Members& members = stages.emplace_back();
+  std::vector<Members> groups;
+  for (const std::vector<Rank>& ranks : collective_groups(program)) {
+    Members& members = groups.emplace_back();
     for (const Rank rank : ranks) members.push_back(devices[rank.index()]);
     add_ring(members);
   }
-  for (const Members& members : stages) add_collectives(cluster, members);
+  for (std::size_t s = 0; s < program.placement.stages.size(); ++s) add_collectives(cluster, groups[s]);
   find_shared(program, cluster.all_reduce != AllReduce::apart);
   busy_until_.assign(media_.size(), 0);
   fair_ = FairTransfers(capacities_);

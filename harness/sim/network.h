@@ -54,10 +54,10 @@ class Network {
     return jitter_ > 0 ? latency * noise_factor(jitter_seed_, channel, messages_[channel]++, jitter_) : latency;
   }
 
-  // Ring all-reduce that meets no other traffic: 2 (n - 1) steps of bytes / n.
-  double all_reduce_end(StageId stage, double now, std::size_t replicas, double bytes) const {
-    const Route& ring = rings_[stage.index()];
-    const double n = static_cast<double>(replicas);
+  // Ring all-reduce of one of collective_groups() that meets no other traffic: 2 (n - 1) steps of bytes / n.
+  double all_reduce_end(std::int32_t group, double now, std::size_t members, double bytes) const {
+    const Route& ring = rings_[static_cast<std::size_t>(group)];
+    const double n = static_cast<double>(members);
     if (ring.speed.constant()) return now + 2 * (n - 1) * (bytes / n * ring.seconds_per_byte + ring.latency);
     return ring.speed.finish(now, 2 * (n - 1) * (bytes / n * ring.seconds_per_byte)) + 2 * (n - 1) * ring.latency;
   }
@@ -101,7 +101,7 @@ class Network {
   std::map<Medium, std::size_t> media_;
   std::vector<double> capacities_;  // bytes/s of each medium: of the fastest link that uses it
   std::vector<Route> routes_;
-  std::vector<Route> rings_;                                   // of a step; first one a stage, of all its members
+  std::vector<Route> rings_;                                   // of a step; first one of each collective group
   std::vector<std::vector<RingPhase>> gathers_, all_reduces_;  // per stage
   std::vector<double> busy_until_;
   bool exclusive_ = true;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/sim/communication.h"
+
 namespace sluice {
 
 SharedCores::SharedCores(const Program& program, const Costs& costs, const MessageBytes& message_bytes,
@@ -172,6 +174,8 @@ double SharedCores::collective_seconds(std::size_t r, const Instruction& collect
     return machine_.between_processes && processes > 0 ? processes : threads;
   };
   const StageCost& stage = costs_.stages[collective.stage.index()];
+  if (is_of_step_group(collective.opcode))
+    return per_byte(own_.reduce, own_.processes.reduce) * reduced_bytes(program_, collective, costs_);
   const bool gathers = collective.opcode == Opcode::gather_weights;
   const auto bytes = static_cast<double>((gathers ? stage.parameters : stage.gradients()).value);
   // Each member sums its part of the vector and writes it to all.

@@ -13,6 +13,7 @@
 #include "harness/base/index.h"
 #include "harness/base/stop.h"
 #include "harness/sim/collectives.h"
+#include "harness/sim/communication.h"
 #include "harness/sim/compute_seconds.h"
 #include "harness/sim/host_link.h"
 #include "harness/sim/message_bytes.h"
@@ -42,7 +43,8 @@ class Engine {
         host_links_(program, costs),
         ranks_(program.ranks.size()),
         channels_(program.channels.size()),
-        groups_(program.placement.stages.size()) {
+        members_(collective_groups(program)),
+        groups_(members_.size()) {
     find_compute_seconds();
     if (const Interference* interference = options.interference; interference && !interference->empty()) {
       disturbed_ = true;
@@ -64,7 +66,7 @@ class Engine {
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         result_.trace.ranks[r].reserve(
             static_cast<std::size_t>(std::ranges::count_if(program.ranks[r], [](const Instruction& i) {
-              return is_compute(i.opcode) || i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::optimizer_step;
+              return is_compute(i.opcode) || is_all_reduce(i.opcode) || i.opcode == Opcode::optimizer_step;
             })));
     }
   }
@@ -234,6 +236,10 @@ class Engine {
               if (rank.reducing) return stop();
               break;
             }
+            [[fallthrough]];
+          case Opcode::reduce_copies:
+          case Opcode::reduce_norm:
+            if (!kSharedCores && is_of_step_group(i.opcode) && !steps_are_ready(r, next, clock)) return stop();
             stop();
             if (!join(r, i)) return;
             clock = rank.clock;
@@ -323,7 +329,11 @@ class Engine {
       std::vector<std::size_t> last(program_.graph.size(), 0);
       for (std::size_t k = 0; k < program_.ranks[r].size(); ++k) {
         const Instruction& i = program_.ranks[r][k];
-        if (makes_weight_gradient(i.opcode)) last[i.stage.index()] = k;
+        if (makes_weight_gradient(i.opcode)) {
+          last[i.stage.index()] = k;
+          for (const auto& [reader, owner] : program_.graph.loans)
+            if (reader == i.stage) last[owner.index()] = k;
+        }
         if (i.opcode == Opcode::reduce_gradients || i.opcode == Opcode::reduce_scatter)
           early_reductions_[r][last[i.stage.index()]] = k;
       }
@@ -391,17 +401,15 @@ class Engine {
 
   // The last member to come starts the collective and sets the others free. False: r waits.
   bool join(std::size_t r, const Instruction& i) {
-    GroupState& group = groups_[i.stage.index()];
-    const std::size_t members = program_.placement.stages[i.stage.index()].size();
+    GroupState& group = groups_[static_cast<std::size_t>(i.channel)];
+    const std::size_t members = members_[static_cast<std::size_t>(i.channel)].size();
     const double seconds = cores_ ? cores_->collective_seconds(r, i) : 0;
     group.latest = std::max(group.latest, ranks_[r].clock);
     group.waiting.push_back(r);
     if (group.waiting.size() < members) return false;
     const double start = cores_ ? ranks_[r].clock : group.latest;
     const double end_of_ring =
-        cores_ ? 0
-               : network_.all_reduce_end(i.stage, start, members,
-                                         static_cast<double>(costs_.stages[i.stage.index()].gradients().value));
+        cores_ ? 0 : network_.all_reduce_end(i.channel, start, members, reduced_bytes(program_, i, costs_));
     for (const std::size_t member : group.waiting) {
       RankState& rank = ranks_[member];
       const double end = cores_ ? start + cores_->wake_up_latency(rank.clock, start) + seconds : end_of_ring;
@@ -414,6 +422,15 @@ class Engine {
     }
     group = {};
     return true;
+  }
+
+  // Whether the gradients of all steps that follow instruction `next` are summed; moves the clock as ready() does.
+  bool steps_are_ready(std::size_t r, std::size_t next, double& clock) {
+    if (!collectives_.any_sharded()) return true;
+    const auto& program = program_.ranks[r];
+    return std::all_of(program.begin() + static_cast<std::ptrdiff_t>(next), program.end(), [&](const Instruction& i) {
+      return i.opcode != Opcode::optimizer_step || collectives_.ready(r, i, clock);
+    });
   }
 
   void record(std::size_t r, const Instruction& i, double start, double end) {
@@ -442,6 +459,7 @@ class Engine {
   std::vector<std::unordered_map<std::size_t, std::size_t>> early_reductions_;  // empty without buckets
   std::vector<ChannelState> channels_;
   std::vector<std::deque<QueuedMessage>> queued_;  // per channel; the first is on its way
+  std::vector<std::vector<Rank>> members_;         // of collective groups
   std::vector<GroupState> groups_;
   std::vector<ComputeSeconds> compute_seconds_;  // per stage and kind of op
   int kinds_ = 1;

@@ -20,6 +20,7 @@ struct Variant {
   PipelineReplicas replicas = {};
   std::string sharding = "system";  // as RunCase
   int tensor = 1;
+  double clip_norm = 0;
 };
 
 inline std::string to_text(const Variant& v) {
@@ -28,6 +29,7 @@ inline std::string to_text(const Variant& v) {
   if (v.replicas.count > 1)
     text += v.replicas.layout == PipelineReplicas::Layout::groups ? " in groups" : " in pipelines";
   if (v.tensor > 1) text += " tensor " + std::to_string(v.tensor);
+  if (v.clip_norm > 0) text += " clipped";
   return v.sharding == "system" ? text : text + " sharding " + v.sharding;
 }
 
@@ -35,18 +37,21 @@ inline std::string to_text(const Variant& v) {
 struct Planned {
   TestSetup setup;
   Program program;
+  double clip_norm = 0;
 
   Planned(const Variant& v, const ModelGraph& model)
-      : setup(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, micros(v.system), v.replicas,
-                                v.sharding, v.tensor))),
-        program(make_program(setup.prepared, synchronous() ? setup.microbatches : kUpdates * setup.microbatches)) {}
+      : setup(clipping(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, micros(v.system), v.replicas,
+                                         v.sharding, v.tensor)),
+                       v.clip_norm > 0)),
+        program(make_program(setup.prepared, synchronous() ? setup.microbatches : kUpdates * setup.microbatches)),
+        clip_norm(v.clip_norm) {}
 
   Planned(TestSetup s, Program p) : setup(std::move(s)), program(std::move(p)) {}
 
   bool synchronous() const { return setup.prepared.system->synchronous; }
   int ranks() const { return static_cast<int>(setup.prepared.ranks.devices.size()); }
   std::unique_ptr<Session> session(const DataFeed& feed, ProcessGroup* processes) const {
-    SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9});
+    SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9, .clip_norm = clip_norm});
     spec.feed = feed;
     spec.processes = processes;
     spec.rule = program.rule;
@@ -55,6 +60,10 @@ struct Planned {
   }
 
  private:
+  static TestSetup clipping(TestSetup setup, bool clips) {
+    setup.prepared.clip_norm = clips;
+    return setup;
+  }
   static int micros(const std::string& system) {
     const System& s = find_system(system, "test");
     return s.synchronous ? 8 : s.accumulates ? 4 : 1;

@@ -101,6 +101,26 @@ TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
   }
 }
 
+TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {
+  const ModelGraph model = test_mlp();
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  for (const char* system : {"data_parallel", "fsdp", "gpipe", "one_f_one_b", "zero_bubble", "layerpipe_style"})
+    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": refused";
+}
+
+// The copies of the head's weight are on the first and the last rank, or both on one (V placements).
+TEST(Transports, tied_weights_in_several_stages_give_the_same_bits) {
+  ModelGraph model = gpt("tied_gpt", 3, 8, 2, 6, 12);
+  model.layers[model.layers.size() - 2].tied_to = 0;
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  for (const double clip_norm : {0.0, 0.01}) {
+    for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"})
+      EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = clip_norm}, model, feed)) << system << ": refused";
+    EXPECT_TRUE(expect_same_bits({.system = "zero_bubble", .options = {{"variant", "v"}}, .clip_norm = clip_norm},
+                                 model, feed));
+  }
+}
+
 TEST(Transports, so_do_the_others) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);

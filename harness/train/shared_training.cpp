@@ -75,6 +75,7 @@ std::string training_group(const RunCase& c) {
   optimizer.erase("learning_rate");
   return Json{{"workload", c.workload},
               {"optimizer", optimizer},
+              {"clip_norm", c.optimizer.clip_norm},
               {"seed", c.seed},
               {"batch", c.batch},
               {"epochs", c.epochs},

@@ -51,11 +51,16 @@ TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
       for (const at::Tensor& p : whole_parameters(l, flat)) weights.front().push_back(p.to(context_.options.dtype()));
     return weights;
   }
-  for (std::size_t s = 0; s < interfaces_.size(); ++s)
-    if (const at::Tensor all = whole(StageId(s), flat); owns(StageId(s)))
-      weights.push_back(owner_of(StageId(s)).weights(StageId(s)).views_of(all));
-    else
-      weights.emplace_back();
+  for (std::size_t s = 0; s < interfaces_.size(); ++s) {
+    const StageId id(s);
+    std::vector<at::Tensor>& of_stage = weights.emplace_back();
+    const at::Tensor all = whole(id, flat);
+    if (!owns(id)) continue;
+    TorchWorker& worker = owner_of(id);
+    of_stage = worker.weights(id).views_of(all);
+    for (const auto& [owner, parameter] : worker.borrowed(id))
+      of_stage.push_back(worker.weights(owner).views_of(flat(worker, owner))[parameter]);
+  }
   return weights;
 }
 

@@ -35,10 +35,14 @@ std::vector<double> TorchSession::of_layer(int layer, const FlatOf& flat) const 
     for (const int l : spec_.plan.stages[s].layers) {
       const std::int64_t n = parameter_count(spec_.model.layers[l]);
       if (l == layer) {
+        // A copy is another layer's weight.
+        const std::int64_t copied =
+            spec_.model.layers[l].copy_of < 0 ? 0 : elements(parameters(spec_.model.layers[l]).front().shape);
         const at::Tensor all = whole(StageId(s), flat);
         if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
-        const at::Tensor part = all.narrow(0, offset, n).to(at::kDouble).cpu().contiguous();
-        return from_owner(StageId(s), std::vector<double>(part.data_ptr<double>(), part.data_ptr<double>() + n));
+        const at::Tensor part = all.narrow(0, offset + copied, n - copied).to(at::kDouble).cpu().contiguous();
+        return from_owner(StageId(s),
+                          std::vector<double>(part.data_ptr<double>(), part.data_ptr<double>() + part.numel()));
       }
       offset += n;
     }

@@ -44,6 +44,7 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
       weights.push_back(draw(parameter, found->second).to(options));
     }
     if (layer.tied_to >= 0) weights.erase(weights.begin());
+    if (layer.copy_of >= 0) weights.front() = result[layer.copy_of].front().clone();
   }
   return result;
 }

@@ -47,6 +47,7 @@ struct StageModule::Impl {
 
   std::vector<Step> steps;
   std::vector<ParameterSpec> parameters;
+  std::vector<int> borrowed;              // see borrowed()
   std::vector<std::size_t> sends;         // slots
   std::vector<bool> needs_received;       // gradients wanted of the received values
   std::vector<at::Tensor> values, grads;  // by slot: the received ones, then the layers' outputs
@@ -118,6 +119,8 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
   }
   std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
   std::unordered_map<int, std::size_t> weight_of;            // layer -> its first weight
+  std::size_t own_parameters = 0;
+  for (const int index : layers) own_parameters += sluice::parameters(model.layers[index]).size();
   for (const int index : layers) {
     const LayerSpec& spec = model.layers[index];
     Impl::Step step;
@@ -138,10 +141,13 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
                               : make_layer(spec, input_shapes, index, options);
     if (spec.tied_to >= 0) {
       const auto weight = weight_of.find(spec.tied_to);
-      if (weight == weight_of.end())
-        throw std::invalid_argument("StageModule: layer '" + spec.name + "' uses the weight of '" +
-                                    model.layers[spec.tied_to].name + "', which is not in its stage");
-      step.tied = weight->second;
+      if (weight != weight_of.end()) {
+        step.tied = weight->second;
+      } else {  // behind the stage's own
+        step.tied = own_parameters + impl.borrowed.size();
+        weight_of[spec.tied_to] = *step.tied;
+        impl.borrowed.push_back(spec.tied_to);
+      }
     }
     weight_of[index] = impl.parameters.size();
     if (impl.steps.empty()) {
@@ -196,13 +202,14 @@ StageModule::Passed StageModule::take_passed() { return std::exchange(impl_->pas
 
 int StageModule::last_layer() const { return impl_->layers.back(); }
 const std::vector<ParameterSpec>& StageModule::parameters() const { return impl_->parameters; }
+const std::vector<int>& StageModule::borrowed() const { return impl_->borrowed; }
 
 std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
                                              const at::Tensor& target, const ForwardMode& mode,
                                              StageStashTensors* stash, at::Tensor* loss, at::Tensor* prediction) {
   Impl& impl = *impl_;
   impl.expect(received.size(), impl.needs_received.size(), "received values");
-  impl.expect(weights.size(), impl.parameters.size(), "weights");
+  impl.expect(weights.size(), impl.parameters.size() + impl.borrowed.size(), "weights");
   if (stash) stash->layers.resize(impl.steps.size());
   std::copy(received.begin(), received.end(), impl.values.begin());
   for (std::size_t i = 0; i < impl.steps.size(); ++i) {
@@ -233,7 +240,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
                                                     std::span<const at::Tensor> weights, StageStashTensors& stash) {
   Impl& impl = *impl_;
   impl.expect(sent_gradients.size(), impl.sends.size(), "gradients of sent values");
-  impl.expect(weights.size(), impl.parameters.size(), "weights");
+  impl.expect(weights.size(), impl.parameters.size() + impl.borrowed.size(), "weights");
   impl.expect(stash.layers.size(), impl.steps.size(), "layers in the stash");
   for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
@@ -301,7 +308,7 @@ std::vector<StageModule::GradientBucket> StageModule::gradient_buckets(Bytes lea
 void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
                                   const std::function<void(std::size_t step)>& after_step) {
   Impl& impl = *impl_;
-  impl.expect(gradients.size(), impl.parameters.size(), "gradients");
+  impl.expect(gradients.size(), impl.parameters.size() + impl.borrowed.size(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
     const Impl::Step& step = impl.steps[i];
     impl.with_stash.clear();

@@ -35,6 +35,9 @@ class StageModule {
   int last_layer() const;  // index into model.layers
   // All parameters of the stage in order of layers, then of parameters(layer): a tied weight once.
   const std::vector<ParameterSpec>& parameters() const;
+  // Layers of other stages of the rank whose first parameters this stage's tied layers use: they follow its own among
+  // the `weights` and `gradients` of every call.
+  const std::vector<int>& borrowed() const;
 
   // received: one tensor per interface.receives. Returns one per interface.sends; if the stage holds the loss, `loss`
   // is set to its scalar. stash null: evaluation. prediction (optional): the loss's input.

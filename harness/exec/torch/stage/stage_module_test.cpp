@@ -324,10 +324,13 @@ TEST_P(EveryCut, GradientsEqualAutograd) {
   for (const StageStashTensors& stash : ours.stash_) EXPECT_EQ(StageModule::stash_bytes(stash), 0);
 }
 
-TEST(StageModule, ATiedLayerNeedsTheOneWithItsWeightInItsStage) {
+TEST(StageModule, ATiedLayerBorrowsAWeightThatIsNotInItsStage) {
   const ModelGraph model = tied_text();
   const std::vector<int> stage_of = {0, 0, 0, 0, 1, 1};
-  EXPECT_THROW(StageModule(model, {4, 5}, interfaces(model, stage_of, 2)[1], at::kDouble), std::invalid_argument);
+  StageModule module(model, {4, 5}, interfaces(model, stage_of, 2)[1], at::kDouble);
+  EXPECT_EQ(module.borrowed(), std::vector<int>{model.layers[4].tied_to});
+  const Tensors received(1), own(module.parameters().size());
+  EXPECT_THROW(module.forward(received, own, {}, {}, nullptr, nullptr), std::invalid_argument);
 }
 
 TEST_P(EveryCut, KeepsTheBytesThatTheModelDeclares) {

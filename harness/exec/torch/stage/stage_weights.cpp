@@ -254,6 +254,19 @@ std::span<const at::Tensor> StageWeights::gradients() {
 
 const at::Tensor& StageWeights::gradients_flat() { return gradient_; }
 
+double StageWeights::squares(std::int64_t first, std::int64_t end) const {
+  constexpr std::int64_t kBlock = 65536;
+  const std::int64_t offset = slice() * static_cast<std::int64_t>(share_.member);
+  first = std::max(first - offset, std::int64_t{0});
+  end = std::min(end - offset, slice());
+  double sum = 0;
+  for (; first < end; first += kBlock) {
+    const at::Tensor block = gradient_.narrow(0, first, std::min(kBlock, end - first)).to(at::kDouble);
+    sum += block.dot(block).item<double>();
+  }
+  return sum;
+}
+
 // The rate of this stage's next step: PipeMare's T1, and StageCorrections.
 double StageWeights::discounted(double learning_rate) const {
   if (!rule_.pipemare.delay.empty() && rule_.pipemare.anneal_updates > 0) {

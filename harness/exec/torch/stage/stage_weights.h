@@ -54,6 +54,7 @@ class StageWeights {
   std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
   void used(const Instruction& op);                                        // its read is over
   const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
+  const at::Tensor& newest_view(std::size_t parameter) const { return versions_.back().views[parameter]; }
   std::int32_t newest_version() const { return versions_.back().number; }  // over the session
   // A view of every parameter in a flat tensor of the whole stage.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
@@ -63,6 +64,10 @@ class StageWeights {
   std::span<const at::Tensor> gradients();
   const at::Tensor& gradients_flat();
   bool clears_gradients() const { return sharded() ? !whole_gradient_.allocated() : clear_gradient_; }  // at that call
+
+  // The sum of the squares of elements `first` to `end` of the whole stage's gradients, of a sharded stage those in its
+  // slice. Added up in double precision, in blocks of one size.
+  double squares(std::int64_t first, std::int64_t end) const;
 
   // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; they count as gathered from
   // now on.

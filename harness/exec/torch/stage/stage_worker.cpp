@@ -43,6 +43,7 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
   s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_,
                                            TensorShare{spec.tensor.get(), &tensor_group_});
+  for (const int l : s.module->borrowed()) s.borrowed.push_back(place_of_weight(l));
   if (std::ranges::count(placement.stages[id.index()], rank_) == 0) {
     make_gradient_sum(s);
     return;
@@ -58,7 +59,11 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
                                              share_of(spec.sharding, placement.stages[id.index()], rank_),
                                              !spec.inference, matrices);
   const bool may_overlap = (!device_ || spec.transport == "nccl") && !spec.batched_weight_gradients;
-  if (may_overlap && placement.stages[id.index()].size() > 1 && spec.gradient_bucket.value > 0)
+  const bool lends = std::ranges::any_of(spec.model.layers, [&](const LayerSpec& layer) {
+    return layer.tied_to >= 0 && std::ranges::count(layers, layer.tied_to) > 0 &&
+           std::ranges::count(layers, &layer - spec.model.layers.data()) == 0;
+  });
+  if (may_overlap && !lends && placement.stages[id.index()].size() > 1 && spec.gradient_bucket.value > 0)
     s.buckets = s.module->gradient_buckets(spec.gradient_bucket);
   s.has_loss = is_loss(spec.model.layers[layers.back()].kind);
   s.counts_loss = s.has_loss && layers.back() + 1 == static_cast<int>(spec.model.layers.size());
@@ -70,6 +75,18 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
       s.predecessors[StageId(other)] = std::move(edge);
   }
   divide_products(s, placement);
+}
+
+TorchWorker::Borrowed TorchWorker::place_of_weight(int layer) const {
+  const SessionSpec& spec = *context_.spec;
+  for (std::size_t s = 0; s < spec.plan.stages.size(); ++s) {
+    Borrowed place{StageId(s), 0};
+    for (const int l : spec.plan.stages[s].layers) {
+      if (l == layer) return place;
+      place.parameter += parameters(spec.model.layers[l]).size();
+    }
+  }
+  throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
 }
 
 // Which part of its input gradient the stage passes to the one before it, and takes from the one after it.
@@ -316,7 +333,7 @@ int TorchWorker::micros_of_update(std::size_t update) const {
 void TorchWorker::step(const Instruction& step) {
   const c10::InferenceMode no_autograd;
   State& s = state(step.stage);
-  run_pending_weight_gradients(s);
+  finish_gradients(s);
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const ProbeScope probed(probe_, counters_,
                           {.kind = ProbeSample::Kind::step, .opcode = step.opcode, .stage = step.stage});
@@ -331,7 +348,7 @@ void TorchWorker::step(const Instruction& step) {
   const int per_step = program.micros_per_step[step.stage.index()];
   const double per_update = program.micros_per_update;
   s.weights->step(learning_rate(update) * per_step / per_update,
-                  per_update / micros_of(program, step.version - 1, per_step));
+                  per_update / micros_of(program, step.version - 1, per_step) * clip_scale_);
   const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
     const at::Tensor flat = newest.to(at::kDouble).cpu().contiguous();

@@ -53,6 +53,10 @@ class TorchWorker : public Worker {
   Buffer begin_reduce_scatter(StageId stage) override;
   void end_reduce_scatter(StageId stage) override;
   void add_reduced(StageId stage, const void* sum) override;
+  Buffer begin_copies(const Instruction& reduction) override;
+  void end_copies(const Instruction& reduction) override;
+  Buffer begin_norm() override;
+  void clip() override;
   void move_stash(const Instruction& move) override;
   void step(const Instruction& step) override;
   void end_run() override;
@@ -63,6 +67,12 @@ class TorchWorker : public Worker {
   at::Device device() const { return options_.device(); }
   StageModule& module(StageId stage) { return *state(stage).module; }
   StageWeights& weights(StageId stage) { return *state(stage).weights; }
+  // Where the weights are that a stage uses of other stages of the rank, in the order of StageModule::borrowed().
+  struct Borrowed {
+    StageId owner;
+    std::size_t parameter;
+  };
+  const std::vector<Borrowed>& borrowed(StageId stage) { return state(stage).borrowed; }
   MemoryCounters* counters() const { return counters_; }
   const std::vector<double>& losses() const { return losses_; }  // per update of the run: this rank's part
   // Per update: how many micro-batches are in this rank's losses(); how many must be in those of all ranks.
@@ -98,6 +108,8 @@ class TorchWorker : public Worker {
     StageInterface interface;
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;  // null on a rank that computes only the stage's weight gradients
+    std::vector<Borrowed> borrowed;
+    std::vector<at::Tensor> with_borrowed;  // weights, or their gradients, of a stage that borrows
     std::map<StageId, Edge> successors, predecessors;
     std::vector<int> messages_per_output;              // per interface.sends: how many messages one op makes of it
     std::vector<int> messages_per_input_gradient;      // per interface.receives: likewise of its gradient
@@ -154,6 +166,10 @@ class TorchWorker : public Worker {
   void finish_divided_gradient(State& s, Slot& slot);
   void weight_gradient(State& s, StageStashTensors& stash);
   void run_pending_weight_gradients(State& s);
+  // The same for all whose gradients are in those of `s`.
+  void finish_gradients(State& s);
+  Borrowed place_of_weight(int layer) const;
+  std::vector<std::pair<StageId, at::Tensor>> gradients_of_copies(const Instruction& reduction);
   std::span<const at::Tensor> gradient_views(State& s);
   std::span<const at::Tensor> read_weights(State& s, const Instruction& op);
   std::vector<std::int64_t> samples_of(const State& s, Micro op) const;
@@ -194,6 +210,8 @@ class TorchWorker : public Worker {
   std::vector<std::size_t> state_of_stage_;                           // stage -> index into states_
   Probe* probe_ = nullptr;                                            // null: nobody wants to know
   const std::function<void(const Buffer&)>* bucket_ready_ = nullptr;  // during compute_in_buckets()
+  at::Tensor squares_;     // of begin_norm(), per layer of the session's model
+  double clip_scale_ = 1;  // of the gradients of the next steps
   int iteration_ = 0;
   std::vector<double> losses_;
   std::vector<int> loss_parts_;

@@ -12,7 +12,11 @@ namespace sluice {
 
 std::span<const at::Tensor> TorchWorker::read_weights(State& s, const Instruction& op) {
   const double rate = op.prediction >= 0 ? learning_rate(update_of(s, op.version)) : 0;
-  return s.weights->read(op, rate);
+  const std::span<const at::Tensor> own = s.weights->read(op, rate);
+  if (s.borrowed.empty()) return own;
+  s.with_borrowed.assign(own.begin(), own.end());
+  for (const auto& [owner, parameter] : s.borrowed) s.with_borrowed.push_back(weights(owner).newest_view(parameter));
+  return s.with_borrowed;
 }
 
 bool TorchWorker::holds(StageId stage, Micro micro) const {
@@ -293,11 +297,21 @@ std::span<const at::Tensor> TorchWorker::gradient_views(State& s) {
   if (s.weights) {
     const ProbeScope probed(s.weights->clears_gradients() ? probe_ : nullptr, counters_,
                             {.kind = ProbeSample::Kind::clear, .stage = s.id});
-    return s.weights->gradients();
+    const std::span<const at::Tensor> own = s.weights->gradients();
+    if (s.borrowed.empty()) return own;
+    s.with_borrowed.assign(own.begin(), own.end());
+    for (const auto& [owner, parameter] : s.borrowed) s.with_borrowed.push_back(weights(owner).gradients()[parameter]);
+    return s.with_borrowed;
   }
   if (s.clear_gradient_sum) s.gradient_sum.zero_();
   s.clear_gradient_sum = false;
   return s.gradient_sum_views;
+}
+
+void TorchWorker::finish_gradients(State& s) {
+  run_pending_weight_gradients(s);
+  for (State& other : states_)
+    if (std::ranges::count(other.borrowed, s.id, &Borrowed::owner) > 0) run_pending_weight_gradients(other);
 }
 
 void TorchWorker::run_pending_weight_gradients(State& s) {
