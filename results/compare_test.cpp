@@ -124,6 +124,17 @@ TEST(Compare, AnOptionThatIsNotTheDefaultIsShownWhereItIsConstantInItsSystem) {
   }
 }
 
+TEST(Compare, WhatFilesHoldIsShownWhereRowsDifferInNothingElse) {
+  std::vector<Record> records = {run("order_file", 4, 0.5), run("order_file", 4, 0.4), run("one_f_one_b", 4, 0.4)};
+  records[0].options = {{"file", "a.csv"}, {"file_digests", "file:1"}};
+  records[1].options = {{"file", "b.csv"}, {"file_digests", "file:2"}};
+  EXPECT_EQ(row(compare(records)[0], "order_file file=a.csv").options, "file=a.csv");
+  records[1].options["file"] = "a.csv";  // edited between the runs
+  const auto edited = compare(records);
+  EXPECT_EQ(row(edited[0], "order_file file=a.csv file_digests=file:1").options, "file=a.csv file_digests=file:1");
+  EXPECT_EQ(row(edited[0], "order_file file=a.csv file_digests=file:2").options, "file=a.csv file_digests=file:2");
+}
+
 TEST(Compare, OptionsThatAllRowsShareStandInTheHeading) {
   std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 0.5), run("one_f_one_b", 4, 0.4)};
   for (Record& r : records) r.options = {{"pin", "core"}, {"weight_gradient", "per_microbatch"}};

@@ -129,6 +129,8 @@ std::vector<ComparisonRow> unlabelled_rows(std::span<const Record* const> record
   return rows;
 }
 
+const std::string kFileDigests = "file_digests";  // harness/case/file_digests.h
+
 // The options that differ from their defaults.
 std::map<std::string, std::string> chosen_options(const Record& r) {
   // Settings of a run that records hold whatever their value (in_record_options of harness/case/settings.cpp), and
@@ -195,6 +197,7 @@ TellingOptions telling_options(std::span<const Record* const> records) {
     });
   }
   TellingOptions result{{}, options_text(shared)};
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> contents;  // by system and text
   for (const Record* record : records) {
     const auto chosen = chosen_options(*record);
     std::map<std::string, std::string> shown = traits(*record);
@@ -203,7 +206,16 @@ TellingOptions telling_options(std::span<const Record* const> records) {
       const bool differs_in_system = values[record->system][name].size() > 1;
       return !differs_in_system && (!chosen.contains(name) || shared.contains(name));
     });
+    const auto digests = shown.extract(kFileDigests);
     result.of_rows.push_back(options_text(shown));
+    contents[{record->system, result.of_rows.back()}].insert(digests ? digests.mapped() : "");
+  }
+  // What files hold tells rows apart that are alike in everything else.
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    std::string& text = result.of_rows[i];
+    const auto digests = records[i]->options.find(kFileDigests);
+    if (digests != records[i]->options.end() && contents[{records[i]->system, text}].size() > 1)
+      text += (text.empty() ? "" : " ") + options_text({*digests});
   }
   return result;
 }
@@ -226,6 +238,9 @@ std::string provenance_of(std::span<const Record> records) {
   std::ranges::copy_if(all_systems(), std::back_inserter(systems), [&](const System* system) {
     return std::ranges::count(records, system->name, &Record::system) > 0;
   });
+  for (const Record& record : records)  // one that is in no table
+    if (const System* system = system_called(record.system); system && std::ranges::count(systems, system) == 0)
+      systems.push_back(system);
   return provenance_note(systems, [&](const System& system, const std::string& part) {
     return std::ranges::any_of(records,
                                [&](const Record& r) { return r.system == system.name && chose(r, system, part); });

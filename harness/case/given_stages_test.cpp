@@ -64,11 +64,11 @@ TEST(GivenStages, CutsBetweenBlocksMakeALayoutThatIsReadAsTheSameStages) {
   given["stages"] = layout;
   EXPECT_EQ(first_layers(resolve({given, in_file("test", "")})), cuts);
   Json none = entry;
-  none["workload"] = "vgg16";
+  none["workload"] = "fmnist_mlp";
   EXPECT_EQ(error_of([&] {
               resolve({none, in_file("test", "")});
             }),
-            "test: /cuts: 'vgg16' has no blocks that repeat; use messages or compute");
+            "test: /cuts: 'fmnist_mlp' has no blocks that repeat; use messages or compute");
 }
 
 }  // namespace
