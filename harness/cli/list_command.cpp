@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <span>
 
@@ -101,16 +100,16 @@ static Json calibrations_json() {
   return list;
 }
 
+static std::vector<std::string> names_of_sweeps() { return names_of_json_files(source_folder() + "/harness/sweeps"); }
+
+static Json sweep_json(const std::string& name) {
+  const Sweep sweep = load_sweep(source_folder() + "/harness/sweeps/" + name + ".json");
+  return {{"name", name}, {"title", sweep.title}, {"cases", sweep.cases.size()}};
+}
+
 static Json sweeps_json() {
   Json list = Json::array();
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() + "/harness/sweeps"))
-    if (entry.path().extension() == ".json") files.push_back(entry.path().string());
-  std::ranges::sort(files);
-  for (const std::string& file : files) {
-    const Sweep sweep = load_sweep(file);
-    list.push_back({{"name", sweep.name}, {"title", sweep.title}, {"cases", sweep.cases.size()}});
-  }
+  for (const std::string& name : names_of_sweeps()) list.push_back(sweep_json(name));
   return list;
 }
 
@@ -202,9 +201,15 @@ static int print_one(const Json& item, bool json) {
   return 0;
 }
 
-// The thing of that name or alias in any list.
+// The thing of that name or alias in any list. Of sweeps, which take seconds to read, only the one that is meant is read.
 static int list_one(std::span<const List> lists, std::vector<std::string> names, const ListArguments& a) {
-  for (const List& list : lists)
+  const std::vector<std::string> sweeps = names_of_sweeps();
+  for (const List& list : lists) {
+    if (list.items == sweeps_json) {
+      if (std::ranges::count(sweeps, a.what) > 0) return print_one(sweep_json(a.what), a.json);
+      names.insert(names.end(), sweeps.begin(), sweeps.end());
+      continue;
+    }
     for (const Json& item : list.items()) {
       const auto aliases = item.value("aliases", std::vector<std::string>{});
       if (item["name"] == a.what || std::ranges::count(aliases, a.what) > 0)
@@ -212,6 +217,7 @@ static int list_one(std::span<const List> lists, std::vector<std::string> names,
       names.push_back(text(item, "name"));
       names.insert(names.end(), aliases.begin(), aliases.end());
     }
+  }
   const std::string near = nearest(a.what, names);
   throw InputError("list", "there is no '" + a.what + "'",
                    near.empty() ? "known: systems, workloads, clusters, calibrations, sweeps, and what these list"

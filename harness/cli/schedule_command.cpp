@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
@@ -160,9 +161,15 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
   return document;
 }
 
+constexpr std::size_t kMaxListedOps = 20'000;  // more are no list that a person reads
+
 void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
+  std::size_t ops = 0;
+  for (const auto& rank : order.schedule.ranks) ops += rank.size();
   if (a.text) {
     fmt::print("{}", draw_schedule(f.simulation.trace));
+  } else if (!a.versions && ops > kMaxListedOps) {
+    fmt::print("{} ops on {} ranks: --json, --csv and --text list them\n", ops, order.schedule.ranks.size());
   } else if (!a.versions) {
     fmt::print("{}", to_text(order.schedule));
   }
@@ -173,8 +180,11 @@ void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const Schedule
              f.program.rule.predicts() ? "; @v+s: those, predicted s updates ahead" : "");
 }
 
+constexpr std::size_t kMaxShownRanks = 64;
+
 void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
-  for (std::size_t r = 0; r < f.peak.size() && r < 64; ++r) {
+  const std::size_t shown = std::min(f.peak.size(), kMaxShownRanks);
+  for (std::size_t r = 0; r < shown; ++r) {
     fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, f.simulation.bubble.idle[r], f.peak[r].in_flight);
     // (Where W runs on another rank, the micro-batches that wait for it are there.)
     if (f.peak[r].until_weight_gradient != f.peak[r].in_flight && order.placement.weight_gradient_ranks.empty())
@@ -184,6 +194,11 @@ void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
       fmt::print(", {} gathers, {} reductions", f.collectives[r].gathers.size(), f.collectives[r].reductions.size());
     fmt::print("\n");
   }
+  if (shown == f.peak.size()) return;
+  const auto [least, longest] = std::ranges::minmax(std::span(f.simulation.bubble.idle).subspan(shown));
+  const auto [fewest, most] = std::ranges::minmax(std::span(f.peak).subspan(shown), {}, &RankPeak::in_flight);
+  fmt::print("ranks {} to {}: idle {:g} to {:g}, peak {} to {} in flight\n", shown, f.peak.size() - 1, least, longest,
+             fewest.in_flight, most.in_flight);
 }
 
 int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::optional<OutputFile>& trace,

@@ -60,6 +60,17 @@ TEST_F(Cli, SchedulesOfTensOfThousandsOfRanksAreSimulated) {
   refuses({"schedule", "-s", "1f1b", "-n", "1024", "-m", "8192", "--versions"}, {"--microbatches", "are possible"});
 }
 
+TEST_F(Cli, AScheduleOfManyOpsIsASummary) {
+  const Finished small = sluice({"schedule", "-s", "gpipe", "-n", "2", "-m", "5000"});  // 20,000 ops
+  EXPECT_NE(small.out.find(" 0F4999 "), std::string::npos);
+  const Finished large = sluice({"schedule", "-s", "gpipe", "-n", "100", "-m", "101"});
+  EXPECT_EQ(large.out.find("0F1"), std::string::npos);
+  EXPECT_NE(large.out.find("20200 ops on 100 ranks: --json, --csv and --text list them\n"), std::string::npos);
+  // Every rank is idle for 99 forwards and 99 backwards of two seconds.
+  EXPECT_NE(large.out.find("ranks 64 to 99: idle 297 to 297, peak 101 to 101 in flight\n"), std::string::npos)
+      << large.out;
+}
+
 TEST_F(Cli, CopiesToTheHostTakeTheirTimeInASchedule) {
   const auto makespan = [&](const std::string& copy) {
     return document({"schedule", "-s", "pipe_offload", "-O", "copy_percent=50", "-n", "4", "-m", "8", "--json",
