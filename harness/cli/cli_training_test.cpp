@@ -253,7 +253,7 @@ TEST_F(Cli, AProgramWithoutItsTrainingLibraryStillPlansAndSaysWhatTrainingNeeds)
   };
   EXPECT_EQ(run("plan --system gpipe --workload vgg16 --cluster flat:4"), 0) << content(at("err"));
   EXPECT_EQ(run("profile --workload tiny"), 2);
-  EXPECT_NE(content(at("err")).find("training needs libsluice_training.so in the folder of the program"),
+  EXPECT_NE(content(at("err")).find("training needs libsluice_training.so, which cannot be opened"),
             std::string::npos)
       << content(at("err"));
 }

@@ -63,9 +63,10 @@ TEST(Inference, ARecordSaysWhatWasMeasured) {
       EXPECT_EQ(record.peak_bytes[r].gradients, 0);
       EXPECT_EQ(record.peak_bytes[r].optimizer, 0);
       EXPECT_EQ(record.peak_bytes[r].activations, 0);
-      EXPECT_EQ(record.peak_bytes[r].weights, record.predicted_peak_bytes[r].weights);
+      if (record.clock == Clock::virtual_clock) continue;  // its peaks are the predicted ones
+      EXPECT_EQ(record.peak_bytes[r].weights, record.predicted_peak_bytes.at(r).weights);
       // Kernels take scratch memory besides, and a target is loaded.
-      EXPECT_LE(record.peak_bytes[r].buffers, 2 * record.predicted_peak_bytes[r].buffers);
+      EXPECT_LE(record.peak_bytes[r].buffers, 2 * record.predicted_peak_bytes.at(r).buffers);
     }
   }
 }
