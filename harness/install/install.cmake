@@ -43,7 +43,7 @@ write_basic_package_version_file(generated/sluice-config-version.cmake COMPATIBI
 install(FILES ${CMAKE_BINARY_DIR}/generated/sluice-config.cmake
               ${CMAKE_BINARY_DIR}/generated/sluice-config-version.cmake DESTINATION lib/cmake/sluice)
 
-if(SLUICE_TESTS AND Python3_FOUND)
+if(SLUICE_TESTS AND Python3_FOUND AND NOT SLUICE_SANITIZE)
   set(here ${CMAKE_CURRENT_LIST_DIR})
   add_test(NAME install.a_moved_installation_runs_and_is_found_by_other_projects
            COMMAND ${Python3_EXECUTABLE} ${here}/install_test.py ${CMAKE_BINARY_DIR} $<TARGET_FILE:sluice>
