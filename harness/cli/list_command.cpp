@@ -201,7 +201,8 @@ static int print_one(const Json& item, bool json) {
   return 0;
 }
 
-// The thing of that name or alias in any list. Of sweeps, which take seconds to read, only the one that is meant is read.
+// The thing of that name or alias in any list. Of sweeps, which take seconds to read, only the one that is meant is
+// read.
 static int list_one(std::span<const List> lists, std::vector<std::string> names, const ListArguments& a) {
   const std::vector<std::string> sweeps = names_of_sweeps();
   for (const List& list : lists) {

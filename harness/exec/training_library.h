@@ -1,6 +1,7 @@
 // What needs LibTorch, behind one table of functions, so that programs which do not train never load LibTorch (1.3 GB).
-// `sluice` opens libsluice_training.so, which lies in its own folder or in ../lib/sluice, when one of these functions is first called; test
-// programs that train and sluice-cuda have the same object file linked in (torch/library/register_training.cpp).
+// `sluice` opens libsluice_training.so, which lies in its own folder or in ../lib/sluice, when one of these functions
+// is first called; test programs that train and sluice-cuda have the same object file linked in
+// (torch/library/register_training.cpp).
 #pragma once
 
 #include <memory>

@@ -16,7 +16,8 @@ HERE = Path(__file__).resolve().parent
 def run(*command, **more) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, **more)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        words = " ".join(map(str, command))
+        sys.exit(f"{words}: exit code {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -45,8 +46,8 @@ def check_program(prefix: Path, folder: Path, built: str) -> None:
 
 def check_library(prefix: Path, folder: Path, compiler: str) -> None:
     build = folder / "build"
-    run("cmake", "-S", HERE / "example", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}",
-        "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "-S", HERE / "example", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
     run("cmake", "--build", build)
     same("the example", run(build / "my_planner"), (HERE / "example" / "output.txt").read_text())
 

@@ -1,7 +1,7 @@
-// Megatron-LM's --pipeline-model-parallel-layout: which blocks of a transformer each stage has, in one text. E stands for
-// what comes before the blocks (the embedding), t for a block, L for what comes after them (the last norm, the head and
-// the loss), | for the end of a stage, x*3 and (...)*3 for three times; commas mean nothing: "Et|(tt|)*3,L". Stages come
-// in the model's order, so that of v stages on each of p ranks rank r has stages r, r + p, ... The blocks are the
+// Megatron-LM's --pipeline-model-parallel-layout: which blocks of a transformer each stage has, in one text. E stands
+// for what comes before the blocks (the embedding), t for a block, L for what comes after them (the last norm, the head
+// and the loss), | for the end of a stage, x*3 and (...)*3 for three times; commas mean nothing: "Et|(tt|)*3,L". Stages
+// come in the model's order, so that of v stages on each of p ranks rank r has stages r, r + p, ... The blocks are the
 // model's longest run of equal ones (fold_layers.h).
 #pragma once
 

@@ -21,9 +21,10 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
 // of its devices and, with Problem::cuts_count_messages, what it receives from the stage before: a micro-batch's
 // tensors that cross the cut, and their gradients on the way back, over the slowest path between the two. Without
 // messages a cut may split a residual block, so that two tensors cross instead of one. Losses stay with the layer
-// before them. Cuts are where Problem::cut_before lets them be. Where the problem gives the stages (first_layers), they are those instead. Throws InputError at `where`
-// if the model has too few layers or the cluster too few devices, and at "stages" if those that are given are not as
-// many, or one begins with a layer that belongs to the one before it (layer_groups.h).
+// before them. Cuts are where Problem::cut_before lets them be. Where the problem gives the stages (first_layers), they
+// are those instead. Throws InputError at `where` if the model has too few layers or the cluster too few devices, and
+// at "stages" if those that are given are not as many, or one begins with a layer that belongs to the one before it
+// (layer_groups.h).
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where);
 

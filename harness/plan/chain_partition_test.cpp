@@ -176,7 +176,7 @@ TEST(BalancedChainTest, GivenStagesAreTaken) {
                                     "loss: they stay with that one");
 }
 
-// Layers 0 | 1 2 | 3 4 | 5 6 | 7 with cuts at the bars only: 5 seconds are the least for two devices, 4 without the bars.
+// Cuts at the bars only: layers 0 | 1 2 | 3 4 | 5 6 | 7. The first of the equally good ones is taken.
 TEST(BalancedChainTest, CutsAreWhereTheProblemLetsThemBe) {
   const CostGraph costs = layers_of({1, 1, 1, 1, 1, 1, 1, 1});
   Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2, Device{.speed = 1}), .links = {}};

@@ -27,8 +27,8 @@ static std::string commit_of(const std::string& folder) {
   return text.empty() ? "unknown" : text;
 }
 
-// Of the checkout; a bundle (exec/torch/cuda/bundle) and an installation (harness/install) have it in a file. Then those
-// of the folders of systems that are not part of it: "c4418f5+my_systems@1a2b3c4".
+// Of the checkout; a bundle (exec/torch/cuda/bundle) and an installation (harness/install) have it in a file. Then
+// those of the folders of systems that are not part of it: "c4418f5+my_systems@1a2b3c4".
 static std::string commit_name() {
   std::string text;
   if (std::ifstream in_file(source_folder() + "/commit"); in_file)
