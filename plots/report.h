@@ -1,5 +1,5 @@
 // The report: a folder with every chart as a specification and a picture, and report.html, one page that needs neither
-// a network nor any file beside it. Without a script it shows all but the timelines; scripts draw these, and sort,
+// a network nor any other file. Without a script it shows all but the timelines; scripts draw these, and sort,
 // filter and fold.
 #pragma once
 

@@ -346,7 +346,7 @@ std::optional<double> best_metric(const Record& record) {
   return best;
 }
 
-// But for the timeline: of a sweep that keeps the best ones, a second record holds it.
+// The timeline is left out: where a sweep keeps the best ones, a second record holds it.
 static std::string without_timeline(const Record& record) {
   Json json = to_json(record);
   json.erase("timeline");

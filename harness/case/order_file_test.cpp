@@ -81,6 +81,10 @@ TEST_F(OrderFile, RejectsWhatCannotRun) {
               prepare(read("file:" + file_, {{"ranks", 4}}), test_profiles());
             }),
             file_ + ": is an order of 2 ranks and 3 micro-batches, not of 4 and 3; give as many, or leave both out");
+  EXPECT_EQ(error_of([&] {
+              read("file:" + file_, {{"options", {{"file", "other.csv"}}}});
+            }),
+            "test: /options: option 'file' is 'other.csv', but the system is 'file:" + file_ + "'; give one of them");
   write("0F0,0B0\n1B0,1F0\n");
   EXPECT_NE(error_of([&] { read_file(); }).find("fault"), std::string::npos);
 }

@@ -52,7 +52,7 @@ struct Prepared {
   CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
 };
 
-// What the ranks run: the workload's model, also with copies of weights, or the members' parts of it beside each other.
+// What the ranks run: the workload's model, also with copies of weights, or the members' parts of it side by side.
 inline const ModelGraph& running_model(const Prepared& p) {
   return p.tensor ? p.tensor->all : p.copied ? *p.copied : p.workload->model;
 }

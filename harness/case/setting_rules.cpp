@@ -45,8 +45,13 @@ void read_options(CaseReading& r, const std::string& key) {
     for (const auto& item : options.json().items())
       given[item.first] = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
   }
-  if (const std::string system = r.entry.text("system"); system.starts_with(kOrderFromFile))
-    given["file"] = system.substr(kOrderFromFile.size());
+  if (const std::string system = r.entry.text("system"); system.starts_with(kOrderFromFile)) {
+    const std::string file = system.substr(kOrderFromFile.size());
+    if (const auto other = given.try_emplace("file", file).first; other->second != file)
+      throw InputError(r.entry.where(key),
+                       "option 'file' is '" + other->second + "', but the system is '" + system + "'",
+                       "give one of them");
+  }
   const Options resolved = resolve_options(r.system->options, given, r.entry.where(key));
   r.c.options = resolved.values();
   for (const OptionSpec& spec : r.system->options) {

@@ -51,7 +51,7 @@ struct OrderOfOps {
 OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
                     const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of);
 
-// The order that a table of PyTorch holds. Throws InputError: unreadable, faults, of which it names the first five, or
+// The order that a table of PyTorch holds. Throws InputError: unreadable, faults (the first five are named), or
 // sizes of another number of micro-batches.
 OrderOfOps order_from_file(const std::string& file, const MicrobatchSizes& sizes, const OpCosts& costs,
                            CostsOf costs_of);

@@ -247,7 +247,7 @@ struct Program {
   RunPolicy policy;
   Sharding sharding;
   bool offloads = false;  // some stashes wait in the host's memory
-  // Groups that meet before the optimizer's steps, besides those of replicas: the ranks that hold copies of a weight,
+  // Groups other than replicas that meet before the optimizer's steps: the ranks that hold copies of a weight,
   // in the order of StageGraph::copies, then, with clipping, all ranks that step.
   std::vector<std::vector<Rank>> step_groups;
   // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum

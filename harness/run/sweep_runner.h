@@ -23,7 +23,8 @@ struct Choices<KeptTimelines> {
   static constexpr Choice<KeptTimelines> all[] = {
       {KeptTimelines::all, "all"}, {KeptTimelines::best, "best"}, {KeptTimelines::none, "none"}};
 };
-inline constexpr std::size_t kSmallSweep = 50;  // cases: up to so many keep all timelines by default, larger ones none
+inline constexpr std::size_t kSmallSweep =
+    50;  // cases: sweeps up to this size keep all timelines by default, larger ones none
 
 struct SweepOptions {
   std::filesystem::path out;

@@ -66,7 +66,7 @@ TEST(Clipping, EverySynchronousSystemTrainsAsOneDeviceDoes) {
         expect_close(train(setup, feed, training), reference, model, 1e-12);
         ++ran;
       } catch (const InputError&) {
-        // So many ranks are too many or too few for the system.
+        // The system cannot run on this number of ranks.
       }
     }
     EXPECT_GT(ran, 0) << system->name;

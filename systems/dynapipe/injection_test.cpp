@@ -21,7 +21,7 @@ TEST(Injection, HasAtMostTheClustersThatAreAskedFor) {
   std::vector<EndTimes> times;
   for (int m = 0; m < 12; ++m) times.push_back({1.0 * m, 2.0 * m});
   EXPECT_EQ(std::ranges::max(clusters_of(times, 3)), 2);
-  EXPECT_EQ(injection_orders(times, 3).size(), 6u);  // 3!, of which the ascending one is the given order
+  EXPECT_EQ(injection_orders(times, 3).size(), 6u);  // 3!; the ascending one is the given order
 }
 
 }  // namespace
