@@ -11,6 +11,10 @@ inputs are rotated, so that they do not stay in the L2 cache. batch, m, n, k of 
     layer_norm*, gelu*, ...  1, rows, columns
     convolution_*            samples, input channels, output channels, window; the side of its input is in `detail`
     adamw, sgd_momentum      1, parameters
+    block_*                  samples, heads, positions, width of a GPT block, of which a rank of `degree` has its part;
+                             causal, with biases; `bytes` is what its forward keeps for its backward
+    gpt_step                 samples, layers, positions, width: a training step of a whole GPT with fp32 weights under
+                             autocast and fused AdamW; `bytes` is the peak of the memory
 --rehearse: tiny shapes on the CPU, which shows that everything runs.
 """
 
@@ -175,6 +179,88 @@ def streams(table, types):
                   lambda i: torch.autograd.grad(F.cross_entropy(x, y), x), 0, 5 * size * t * vocabulary)
 
 
+class Block(torch.nn.Module):
+    """A GPT block as a tensor-parallel rank of `degree` computes it, without its messages."""
+
+    def __init__(self, table, width, heads, degree, types):
+        super().__init__()
+        of = dict(device=table.device, dtype=types)
+        part = width // degree
+        self.heads, self.side = heads // degree, width // heads
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width, **of), torch.nn.LayerNorm(width, **of)
+        self.qkv, self.projection = torch.nn.Linear(width, 3 * part, **of), torch.nn.Linear(part, width, **of)
+        self.up, self.down = torch.nn.Linear(width, 4 * part, **of), torch.nn.Linear(4 * part, width, **of)
+
+    def forward(self, x):
+        b, s, _ = x.shape
+        q, k, v = (y.view(b, s, self.heads, self.side).transpose(1, 2) for y in self.qkv(self.norm1(x)).chunk(3, -1))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.projection(mixed.transpose(1, 2).reshape(b, s, self.heads * self.side))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def block_flop(b, s, width, degree):
+    """Forward: its products, and the pairs that a causal mask leaves."""
+    return (24 * b * s * width * width + 2 * b * s * s * width) // degree
+
+
+def memory_of(table):
+    return torch.cuda.memory_allocated() if table.timer.gpu else 0
+
+
+def blocks(table, types):
+    """Of GPT-2, GPT-3 1.3B and 6.7B and half a 175B's width, over micro-batches and tensor-parallel degrees."""
+    shapes = [(width, heads, s, b, degree)
+              for width, heads, s in ((768, 12, 1024), (1024, 16, 512), (2048, 16, 1024), (4096, 32, 2048),
+                                      (6144, 48, 2048))
+              for b in (1, 2, 4, 8) for degree in ((1, 2, 4, 8) if width >= 2048 else (1,))]
+    for width, heads, s, b, degree in shapes if not table.rehearse else [(32, 2, 16, 1, 1)]:
+        block = Block(table, width, heads, degree, types)
+        x = table.tensor(b, s, width, types=types, gradient=True)
+        g = torch.randn_like(x)
+        leaves = [x, *block.parameters()]
+        before = memory_of(table)
+        y = block(x)
+        kept = memory_of(table) - before
+        del y
+        flop, detail = block_flop(b, s, width, degree), f"degree={degree}"
+        table.add("block_forward", name_of(types), (b, heads, s, width), lambda i: block(x), flop, kept, detail)
+        table.add("block_both", name_of(types), (b, heads, s, width),
+                  lambda i: torch.autograd.grad(block(x), leaves, g), 3 * flop, kept, detail)
+
+
+def gpt_steps(table):
+    """Whole training steps: GPT-2 small with its vocabulary, and 1.3B parameters, which fit one GPU of 80 GB."""
+    shapes = [(4, 12, 12, 1024, 768), (8, 12, 12, 1024, 768), (16, 12, 12, 1024, 768), (1, 24, 16, 1024, 2048),
+              (4, 24, 16, 1024, 2048)] if not table.rehearse else [(1, 2, 2, 16, 32)]
+    vocabulary = 50257 if not table.rehearse else 100
+    for b, layers, heads, s, width in shapes:
+        gpt = torch.nn.Sequential(torch.nn.Embedding(vocabulary, width, device=table.device),
+                                  *(Block(table, width, heads, 1, torch.float32) for _ in range(layers)),
+                                  torch.nn.LayerNorm(width, device=table.device),
+                                  torch.nn.Linear(width, vocabulary, bias=False, device=table.device))
+        optimizer = torch.optim.AdamW(gpt.parameters(), fused=not table.rehearse)
+        tokens, labels = (torch.randint(vocabulary, (b, s), device=table.device) for _ in range(2))
+
+        def step(_):
+            optimizer.zero_grad()
+            with torch.autocast("cuda" if table.timer.gpu else "cpu", torch.bfloat16):
+                loss = F.cross_entropy(gpt(tokens).flatten(0, 1), labels.flatten())
+            loss.backward()
+            optimizer.step()
+
+        peak = 0
+        if table.timer.gpu:
+            torch.cuda.reset_peak_memory_stats()
+            step(0)
+            peak = torch.cuda.max_memory_allocated()
+        flop = 3 * (layers * block_flop(b, s, width, 1) + 2 * b * s * width * vocabulary)
+        table.add("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}")
+        del gpt, optimizer
+        if table.timer.gpu:
+            torch.cuda.empty_cache()
+
+
 def optimizers(table):
     for count in (1 << 20, 1 << 24, 1 << 27) if not table.rehearse else (1 << 10,):
         for name, size, make in (("adamw", 28, lambda p: torch.optim.AdamW(p, fused=not table.rehearse)),
@@ -234,6 +320,8 @@ def parts():
     yield products_on_a_grid, (bf16, (1, 2, 4))
     yield products_of_transformers, (bf16,)
     yield attention, (bf16,)
+    yield blocks, (bf16,)
+    yield gpt_steps, ()
     yield streams, (bf16,)
     yield optimizers, ()
     yield copies, ()
