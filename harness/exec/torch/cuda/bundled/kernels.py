@@ -3,10 +3,14 @@
     python3 kernels.py OUT.csv [--seconds 120] [--rehearse]
 
 Needs PyTorch only. A row a kernel, written as it is measured, the most valuable first, so that a run that is cut off
-keeps what it has. `seconds` is the median of five batches of queued calls between two CUDA events, so without the
-host's gap; `spread` is their range over the median; `host_seconds` is what the host takes to queue a call. A product's
-inputs are rotated, so that they do not stay in the L2 cache. batch, m, n, k of a row:
+keeps what it has. `seconds` is the median of five batches of calls between two CUDA events, `spread` their range over
+the median. Where `timed` says "graph", a batch is the replay of a CUDA graph, which waits for no host: these are the
+times of the device. Where it says "queued", a host queues the calls one by one, which small kernels wait for.
+`host_seconds` is what the host takes to queue a call. A product's inputs are rotated, so that they do not stay in the
+L2 cache; `detail` says which of them are transposed (tn: forward of a linear layer, nn: its input gradient, nt: its
+weight gradient). batch, m, n, k of a row:
     product                  batch x (m x k) x (k x n)
+    product_sustained        a product without a pause for two seconds, which a device may answer with a lower clock
     attention_*              samples, heads, positions, width of a head; causal
     layer_norm*, gelu*, ...  1, rows, columns
     convolution_*            samples, input channels, output channels, window; the side of its input is in `detail`
@@ -29,10 +33,10 @@ import traceback
 import torch
 import torch.nn.functional as F
 
-COLUMNS = ["device", "torch", "kernel", "types", "batch", "m", "n", "k", "detail", "seconds", "spread", "host_seconds",
-           "flop", "bytes", "error"]
+COLUMNS = ["device", "torch", "kernel", "types", "batch", "m", "n", "k", "detail", "timed", "seconds", "spread",
+           "host_seconds", "flop", "bytes", "error"]
 CACHE = 200e6  # bytes, more than the L2 of any GPU
-BATCHES, BATCH_SECONDS = 5, 5e-3
+BATCHES, BATCH_SECONDS = 5, 3e-3
 
 
 class Timer:
@@ -40,26 +44,37 @@ class Timer:
 
     def __init__(self, rehearse):
         self.gpu = not rehearse
+        self.stream = torch.cuda.Stream() if self.gpu else None  # of the captures
 
     def wait(self):
         if self.gpu:
             torch.cuda.synchronize()
 
-    def batch(self, call, count):
+    def batch(self, replay, count):
+        """Seconds of one of the `count` calls that replay() makes."""
         if not self.gpu:
             begin = time.perf_counter()
-            for i in range(count):
-                call(i)
+            replay()
             return (time.perf_counter() - begin) / count
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        for i in range(count):
-            call(i)
+        replay()
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) * 1e-3 / count
 
-    def measure(self, call):
+    def captured(self, calls):
+        """A graph of the calls."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            calls(2)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            calls()
+        return graph
+
+    def measure(self, call, as_graph):
         """Seconds, their spread, and what the host takes to queue a call."""
         call(0)
         self.wait()
@@ -69,8 +84,19 @@ class Timer:
         host = (time.perf_counter() - begin) / 3
         self.wait()
         one = max((time.perf_counter() - begin) / 3, 1e-6)
-        count = max(1, min(300, int(BATCH_SECONDS / one)))
-        seconds = [self.batch(call, count) for _ in range(BATCHES)]
+        count = max(1, min(200, int(BATCH_SECONDS / one)))
+
+        def calls(count=count):
+            for i in range(count):
+                call(i)
+
+        graph = self.captured(calls) if as_graph and self.gpu else None
+        replay = graph.replay if graph else calls
+        seconds = [self.batch(replay, count) for _ in range(BATCHES)]
+        if graph:
+            del replay, graph
+            if torch.cuda.memory_reserved() > 30e9:
+                torch.cuda.empty_cache()
         middle = statistics.median(seconds)
         return middle, (max(seconds) - min(seconds)) / middle, host
 
@@ -95,30 +121,47 @@ class Table:
         one = torch.Size(shape).numel() * types.itemsize
         return [self.tensor(*shape, types=types) for _ in range(max(1, min(16, int(CACHE / one))))]
 
-    def add(self, kernel, types, shape, call, flop=0, size=0, detail=""):
+    def add(self, kernel, types, shape, call, flop=0, size=0, detail="", as_graph=True):
         """Measures and writes a row. Raises TimeoutError when the time is up."""
         if time.monotonic() > self.end:
             raise TimeoutError
         row = {"device": self.name, "torch": torch.__version__, "kernel": kernel, "types": types,
                **dict(zip(("batch", "m", "n", "k"), shape)), "detail": detail, "flop": flop, "bytes": size}
-        try:
-            seconds, spread, host = self.timer.measure(call)
-            row.update(seconds=f"{seconds:.5g}", spread=f"{spread:.3f}", host_seconds=f"{host:.3g}")
-        except Exception as error:  # out of memory, or no such kernel: the others are still to come
-            row["error"] = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        for timed in ("graph", "queued") if as_graph else ("queued",):  # what cannot be captured is queued
+            try:
+                seconds, spread, host = self.timer.measure(call, timed == "graph")
+                row.update(timed=timed, seconds=f"{seconds:.5g}", spread=f"{spread:.3f}", host_seconds=f"{host:.3g}")
+                break
+            except Exception as error:  # out of memory, or no such kernel: the others are still to come
+                row["error"] = (str(error).splitlines() or [type(error).__name__])[0][:120]
         self.writer.writerow(row)
         self.file.flush()
+
+    def add_both_ways(self, *row):
+        self.add(*row)
+        self.add(*row, as_graph=False)
 
 
 def name_of(types, tf32=False):
     return "tf32" if tf32 else {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}[types]
 
 
-def product(table, types, batch, m, n, k, tf32=False):
-    a, b = table.rotated(batch, m, k, types=types), table.rotated(batch, k, n, types=types)
+def product(table, types, batch, m, n, k, layout="nn", tf32=False):
+    first = (batch, k, m) if layout == "nt" else (batch, m, k)
+    second = (batch, n, k) if layout == "tn" else (batch, k, n)
+    left, right = table.rotated(*first, types=types), table.rotated(*second, types=types)
+    if layout == "nt":
+        left = [a.transpose(1, 2) for a in left]
+    if layout == "tn":
+        right = [b.transpose(1, 2) for b in right]
+    if batch == 1:  # as a linear layer's
+        left, right, multiply = [a[0] for a in left], [b[0] for b in right], torch.mm
+    else:
+        multiply = torch.bmm
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    table.add("product", name_of(types, tf32), (batch, m, n, k), lambda i: torch.bmm(a[i % len(a)], b[i % len(b)]),
-              2 * batch * m * n * k, types.itemsize * batch * (m * k + k * n + m * n))
+    table.add("product", name_of(types, tf32), (batch, m, n, k),
+              lambda i: multiply(left[i % len(left)], right[i % len(right)]), 2 * batch * m * n * k,
+              types.itemsize * batch * (m * k + k * n + m * n), layout)
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
@@ -126,18 +169,31 @@ def products_on_a_grid(table, types, batches, tf32=False):
     """The grid of gemm_16bit.csv, so that both can be compared and fitted in the same way."""
     sides = (256, 512, 1024, 2048, 4096) if not table.rehearse else (16, 32)
     for batch, m, n, k in itertools.product(batches, sides, sides, sides):
-        product(table, types, batch, m, n, k, tf32)
+        product(table, types, batch, m, n, k, "tn" if batch == 1 else "nn", tf32)
 
 
 def products_of_transformers(table, types):
-    """Forward, and the weight gradient; whole and as a tensor-parallel rank of 2, 4, 8 has them."""
-    widths, tokens = ((768, 2048, 4096, 8192), (512, 2048, 8192)) if not table.rehearse else ((32,), (16,))
+    """Forward and both gradients; whole and as a tensor-parallel rank of 2 and 8 has them."""
+    widths, tokens = ((768, 2048, 4096, 6144), (512, 2048, 8192)) if not table.rehearse else ((32,), (16,))
     for h, t in itertools.product(widths, tokens):
-        for degree in (1, 2, 4, 8):
+        for degree in (1, 2, 8):
             for n, k in ((3 * h // degree, h), (h, h // degree), (4 * h // degree, h), (h, 4 * h // degree)):
-                product(table, types, 1, t, n, k)
-        product(table, types, 1, 4 * h, h, t)
-    product(table, types, 1, *((2048, 50257, 768) if not table.rehearse else (16, 101, 32)))
+                product(table, types, 1, t, n, k, "tn")
+                product(table, types, 1, t, k, n, "nn")
+                product(table, types, 1, n, k, t, "nt")
+    product(table, types, 1, *((2048, 50257, 768) if not table.rehearse else (16, 101, 32)), "tn")
+
+
+def sustained(table, types):
+    side, seconds = (8192, 2) if not table.rehearse else (32, 0.01)
+    a, b = table.tensor(side, side, types=types), table.tensor(side, side, types=types)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(50):
+            torch.mm(a, b)
+        table.timer.wait()
+    table.add("product_sustained", name_of(types), (1, side, side, side), lambda i: torch.mm(a, b), 2 * side**3,
+              3 * types.itemsize * side**2, "nn")
 
 
 def attention(table, types):
@@ -223,10 +279,11 @@ def blocks(table, types):
         y = block(x)
         kept = memory_of(table) - before
         del y
-        flop, detail = block_flop(b, s, width, degree), f"degree={degree}"
-        table.add("block_forward", name_of(types), (b, heads, s, width), lambda i: block(x), flop, kept, detail)
-        table.add("block_both", name_of(types), (b, heads, s, width),
-                  lambda i: torch.autograd.grad(block(x), leaves, g), 3 * flop, kept, detail)
+        shape, flop = (b, heads, s, width), block_flop(b, s, width, degree)
+        detail = f"degree={degree}"
+        table.add_both_ways("block_forward", name_of(types), shape, lambda _: block(x), flop, kept, detail)
+        table.add_both_ways("block_both", name_of(types), shape,
+                            lambda _: torch.autograd.grad(block(x), leaves, g), 3 * flop, kept, detail)
 
 
 def gpt_steps(table):
@@ -239,7 +296,7 @@ def gpt_steps(table):
                                   *(Block(table, width, heads, 1, torch.float32) for _ in range(layers)),
                                   torch.nn.LayerNorm(width, device=table.device),
                                   torch.nn.Linear(width, vocabulary, bias=False, device=table.device))
-        optimizer = torch.optim.AdamW(gpt.parameters(), fused=not table.rehearse)
+        optimizer = torch.optim.AdamW(gpt.parameters(), fused=table.timer.gpu, capturable=table.timer.gpu)
         tokens, labels = (torch.randint(vocabulary, (b, s), device=table.device) for _ in range(2))
 
         def step(_):
@@ -255,6 +312,7 @@ def gpt_steps(table):
             step(0)
             peak = torch.cuda.max_memory_allocated()
         flop = 3 * (layers * block_flop(b, s, width, 1) + 2 * b * s * width * vocabulary)
+        table.add("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}", as_graph=False)
         table.add("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}")
         del gpt, optimizer
         if table.timer.gpu:
@@ -263,9 +321,9 @@ def gpt_steps(table):
 
 def optimizers(table):
     for count in (1 << 20, 1 << 24, 1 << 27) if not table.rehearse else (1 << 10,):
-        for name, size, make in (("adamw", 28, lambda p: torch.optim.AdamW(p, fused=not table.rehearse)),
-                                 ("sgd_momentum", 20, lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9,
-                                                                               fused=not table.rehearse))):
+        for name, size, make in (
+                ("adamw", 28, lambda p: torch.optim.AdamW(p, fused=table.timer.gpu, capturable=table.timer.gpu)),
+                ("sgd_momentum", 20, lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9, fused=table.timer.gpu))):
             parameters = [table.tensor(count // 8, gradient=True) for _ in range(8)]
             for p in parameters:
                 p.grad = torch.randn_like(p)
@@ -297,20 +355,22 @@ def convolutions(table, types, tf32=False):
     torch.backends.cudnn.allow_tf32 = tf32
     for b in (8, 32) if not table.rehearse else (1,):
         for c, o, side, window, stride in shapes:
-            x = table.tensor(b, c, side, side, types=types, gradient=True)
-            weight = table.tensor(o, c, window, window, types=types, gradient=True)
+            x = table.tensor(b, c, side, side, types=types)
+            weight = table.tensor(o, c, window, window, types=types)
+            padding = window // 2
+            g = torch.randn_like(F.conv2d(x, weight, stride=stride, padding=padding))
 
-            def forward(_):
-                return F.conv2d(x, weight, stride=stride, padding=window // 2)
+            def backward(of):
+                return torch.ops.aten.convolution_backward(g, x, weight, None, [stride] * 2, [padding] * 2, [1, 1],
+                                                           False, [0, 0], 1, [of == "input", of == "weight", False])
 
-            g = torch.randn_like(forward(0))
             flop = 2 * b * o * c * window * window * g.shape[2] * g.shape[3]
-            of_types, shape, detail = name_of(types, tf32), (b, c, o, window), f"side={side},stride={stride}"
-            table.add("convolution_forward", of_types, shape, forward, flop, 0, detail)
-            y = forward(0)
-            for name, of in (("input_gradient", x), ("weight_gradient", weight)):
-                table.add("convolution_" + name, of_types, shape,
-                          lambda i: torch.autograd.grad(y, of, g, retain_graph=True), flop, 0, detail)
+            row = name_of(types, tf32), (b, c, o, window)
+            detail = f"side={side} stride={stride}"
+            table.add("convolution_forward", *row, lambda _: F.conv2d(x, weight, stride=stride, padding=padding), flop,
+                      0, detail)
+            table.add("convolution_input_gradient", *row, lambda _: backward("input"), flop, 0, detail)
+            table.add("convolution_weight_gradient", *row, lambda _: backward("weight"), flop, 0, detail)
     torch.backends.cudnn.allow_tf32 = False
 
 
@@ -319,6 +379,7 @@ def parts():
     bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
     yield products_on_a_grid, (bf16, (1, 2, 4))
     yield products_of_transformers, (bf16,)
+    yield sustained, (bf16,)
     yield attention, (bf16,)
     yield blocks, (bf16,)
     yield gpt_steps, ()
