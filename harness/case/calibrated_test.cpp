@@ -99,7 +99,7 @@ TEST(CalibratedTest, ConvolutionsThatProductsImplyAreSaidToBeDerived) {
   const ModelGraph& resnet = find_workload("resnet50").model;
   const Storage mixed(Precision::mixed, AttentionScores::fused);
   const CostGraph h100 = cluster_costs("calibrated", resnet, 8, load_cluster("dgx_h100", kListedClusters), mixed);
-  EXPECT_EQ(h100.source, "calibrated h100_sxm_bf16, convolutions derived from products");
+  EXPECT_EQ(h100.source, "calibrated h100_hbm3_bf16, convolutions derived from products");
   const CostGraph v100 = cluster_costs("calibrated", resnet, 8, load_cluster("dgx1_v100", kListedClusters), mixed);
   EXPECT_EQ(v100.source, "calibrated v100_sxm2_fp16");
 }
@@ -111,7 +111,7 @@ TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
   };
   const Cluster h100 = load_cluster("dgx_h100", kListedClusters);
   refuses("calibrated", h100, "device 'H100-SXM5-80GB' has no calibration of its kernels' times in fp32");
-  refuses("calibrated", h100, "flat:N, dgx1_v100, ethernet_v100_x4, gtx1080ti_4x4, p100_x8, pipedream_a");
+  refuses("calibrated", h100, "flat:N, dgx1_v100, ethernet_v100_x4, gtx1080ti_4x4, h100_x1, p100_x8");
   refuses("calibrated,host_gap=5ms,block", load_cluster("flat:2", ""), "5ms,block");
   refuses("calibrated,gap=3", load_cluster("flat:2", ""), "write calibrated,host_gap=40us");
   refuses("calibrated,host_gap=3s", load_cluster("flat:2", ""), "from 0 to 1 second");

@@ -59,9 +59,9 @@ TEST(AdviceCosts, TheFirstLinesSayWhomTheMeasurementsAreFromAndHowFarTheyWereOff
   const std::vector<std::string> h100 = lines({{"workload", "resnet50"}, {"cluster", "dgx_h100"}});
   ASSERT_EQ(h100.size(), 3u);
   EXPECT_EQ(h100[0],
-            "costs: calibrated h100_sxm_bf16, convolutions derived from products; precision: mixed (the default for "
+            "costs: calibrated h100_hbm3_bf16, convolutions derived from products; precision: mixed (the default for "
             "full-size models)");
-  EXPECT_EQ(h100[1], "  h100_sxm_bf16: measured by others: OpenXLA (Apache 2.0)");
+  EXPECT_EQ(h100[1], "  h100_hbm3_bf16: measured by us: PyTorch 2.11.0+cu130 on one NVIDIA H100 80GB HBM3");
   EXPECT_EQ(h100[2], "  error: " + published_error_text());
   const std::vector<std::string> a100 = lines({{"workload", "gpt_1.3b"}, {"cluster", "dgx_a100_x2"}});
   EXPECT_TRUE(a100[1].starts_with("  a100_sxm_bf16: derived: the H100's curve")) << a100[1];

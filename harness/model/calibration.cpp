@@ -113,7 +113,12 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   }
   if (reader.has("attention")) {
     JsonReader attention = reader.object("attention");
-    c.attention = {attention.above_zero("forward_share", 1), attention.above_zero("backward_share", 1)};
+    const auto pass = [&](const std::string& name) {
+      return AttentionFit{attention.above_zero(name + "_share", 1),
+                          attention.number_or(name + "_extra_width", 0, 0, kMaxNumber),
+                          attention.number_or(name + "_tail", 0, 0, 1)};
+    };
+    c.attention = {pass("forward"), pass("backward")};
     attention.no_other_keys();
   }
   JsonReader streams = reader.object("streams");

@@ -4,7 +4,7 @@
 //    "source": "...", "peak": 15.7e12, "memory_bandwidth": "900GB/s", "multiprocessors": 80, "host_gap": "0us",
 //    "products": {fit, "short_reductions": {"below": 512, "prologue": 8}},
 //    "convolutions": {"forward": {fit, "gain_3x3": 2}, "input_gradient": {...}, "weight_gradient": {...}},
-//    "attention": {"forward_share": 0.6, "backward_share": 0.5},
+//    "attention": {"forward_share": 0.6, "backward_share": 0.5, "forward_extra_width": 0, "forward_tail": 0, ...},
 //    "streams": {"bandwidth_share": 0.8, "gap": "5us", "norm_share": 0.4, "activation_share": 0.5},
 //    "cautions": ["..."]}
 // where a fit is "peak_share": 0.9, "half_intensity": 6, "prologue": 8, "quantisation": 0.5, "bandwidth_share": 0.7,
@@ -62,9 +62,15 @@ struct ConvolutionFits {
   KernelFit forward, input_gradient, weight_gradient;
 };
 
-// Fused attention (FlashAttention): shares of the peak that its products reach.
+// Fused attention (FlashAttention), forward or backward.
+struct AttentionFit {
+  double share = 1;        // of the peak that its products reach with heads of 128 numbers
+  double extra_width = 0;  // that the exponential of a pair takes as long as, in numbers of a head
+  double tail = 0;         // of the work of one block of queries that all multiprocessors wait for at the end
+};
+
 struct FusedAttention {
-  double forward_share = 1, backward_share = 1;
+  AttentionFit forward, backward;
 };
 
 struct Calibration {

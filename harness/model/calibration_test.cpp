@@ -142,7 +142,7 @@ TEST(CalibrationTest, ProductsOfTransformersAreAsFarAsStated) {
 
 TEST(CalibrationTest, EveryShippedOneIsReadAndStatesItsSource) {
   const std::vector<std::string> names = listed_calibrations(kDevices);
-  EXPECT_EQ(names.size(), 17u);
+  EXPECT_EQ(names.size(), 20u);
   for (const std::string& name : names) {
     const Calibration c = load_calibration(name, kDevices);
     EXPECT_FALSE(c.source.empty()) << name;

@@ -19,6 +19,7 @@ constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 constexpr double kMinPart = 48;        // of a reduction that is split
 constexpr double kFullIntensity = 64;  // of the tile 128 x 128
 constexpr double kChannelsToTransform = 16;
+constexpr double kQueriesOfABlock = 128, kFullHead = 128;  // of fused attention
 
 // What a product reads and writes, and what it writes and reads once more for every part of a split reduction.
 struct Traffic {
@@ -117,11 +118,13 @@ Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Co
   return fit.corrections ? whole * correction(*fit.corrections, product) : whole;
 }
 
-Seconds fused_attention_seconds(const Calibration& c, bool backward, double pairs, double width, double bytes) {
+Seconds fused_attention_seconds(const Calibration& c, bool backward, const AttentionWork& work) {
   if (!c.attention) throw InputError("calibration '" + c.name + "'", "has no fused attention on " + c.device);
-  const double share = backward ? c.attention->backward_share : c.attention->forward_share;
-  const Seconds products((backward ? 5 : 2) * 2 * pairs * width / (c.peak * share));
-  return std::max(products + c.products.gap, stream_seconds(c, bytes));
+  const AttentionFit& fit = backward ? c.attention->backward : c.attention->forward;
+  const double pairs = work.pairs + fit.tail * kQueriesOfABlock * work.keys * c.multiprocessors;
+  const double width = (work.width + fit.extra_width) * kFullHead / (kFullHead + fit.extra_width);
+  const Seconds products((backward ? 5 : 2) * 2 * pairs * width / (c.peak * fit.share));
+  return std::max(products + c.products.gap, stream_seconds(c, work.bytes));
 }
 
 Seconds stream_seconds(const Calibration& c, double bytes) {

@@ -36,10 +36,16 @@ struct Convolution {
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
 Seconds convolution_seconds(const Calibration& calibration, ConvolutionPass pass, const Convolution& convolution);
 
-// Of fused attention over `pairs` of a query and a key, of all heads and samples, each a dot product of `width`:
-// forward two products, backward five. `bytes` are read and written. Throws InputError where the calibration has none.
-Seconds fused_attention_seconds(const Calibration& calibration, bool backward, double pairs, double width,
-                                double bytes);
+// Fused attention over `pairs` of a query and a key, of all heads and samples, each a dot product of `width`. A query
+// meets at most `keys`; `bytes` are read and written.
+struct AttentionWork {
+  double pairs = 0, width = 0, keys = 0, bytes = 0;
+};
+// With n = 2 products forward, 5 backward, P multiprocessors and blocks of 128 queries, of which one may be left at the
+// end:
+//   compute = 2 n (pairs / P + tail 128 keys) (width + extra) 128 / (128 + extra) / (peak share / P) + gap
+// or what the bytes take, if that is longer. Throws InputError where the calibration has none.
+Seconds fused_attention_seconds(const Calibration& calibration, bool backward, const AttentionWork& work);
 
 // Of a kernel that reads and writes so many bytes together.
 Seconds stream_seconds(const Calibration& calibration, double bytes);

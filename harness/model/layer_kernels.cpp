@@ -16,8 +16,9 @@ class Kernels {
   Kernels& product(double m, double n, double k, double batch = 1) {
     return add(product_seconds(c_, {batch, m, n, k}));
   }
-  Kernels& fused_attention(bool backward, double pairs, double width, double numbers) {
-    return add(fused_attention_seconds(c_, backward, pairs, width, static_cast<double>(c_.element.value) * numbers));
+  Kernels& fused_attention(bool backward, AttentionWork work, double numbers) {
+    work.bytes = static_cast<double>(c_.element.value) * numbers;
+    return add(fused_attention_seconds(c_, backward, work));
   }
   Kernels& convolution(ConvolutionPass pass, const Convolution& v) { return add(convolution_seconds(c_, pass, v)); }
   // numbers: elements of tensors; bytes: of what has a size of its own (masks, positions).
@@ -193,8 +194,9 @@ struct KernelsOf {
     if (storage.attention == AttentionScores::fused && c.attention) {
       constexpr double kMaskBlock = 256;  // pairs are skipped in blocks: half of one a row is computed for nothing
       const double pairs = each * queries * (causal ? std::min(keys, (keys + kMaskBlock) / 2) : keys);
-      forward().fused_attention(false, pairs, width, inputs + output);
-      input_gradient().stream(2 * output).fused_attention(true, pairs, width, 2 * inputs + 2 * output);
+      const AttentionWork work{.pairs = pairs, .width = width, .keys = keys};
+      forward().fused_attention(false, work, inputs + output);
+      input_gradient().stream(2 * output).fused_attention(true, work, 2 * inputs + 2 * output);
     } else {
       const double pairs = each * queries * keys;
       const bool drops = storage.attention == AttentionScores::kept_with_dropout;

@@ -124,7 +124,7 @@ TEST(LayerKernelsTest, FusedAttentionSkipsMaskedPairsInBlocksAndKeptScoresDoNot)
   c.peak = 1e12;
   c.products.peak_share = 1e18;  // products and streams take next to nothing
   c.memory_bandwidth = 1e24;
-  c.attention = FusedAttention{.forward_share = 0.5, .backward_share = 0.5};
+  c.attention = FusedAttention{{.share = 0.5}, {.share = 0.5}};
   const std::vector<Shape> rows{Shape{1024, 64}};
   const auto forward = [&](bool causal, AttentionScores scores) {
     return layer_kernels({"a", Attention{.width = 64, .heads = 2, .causal = causal}, {}}, rows, 3, c,

@@ -188,6 +188,8 @@ def run_rank(rank, a, schedule, folder):
     device = set_up_rank(a.device, rank)
     result = train_in_one_process(a, schedule, device) if schedule in ONE_PROCESS else train_in_pipeline(
         a, schedule, rank, folder, device)
+    # Not in the parent, of which the ranks are forks: this starts CUDA, which no fork can use then.
+    result["compiler"] = re.search(r"(GCC|clang) [\d.]+", torch.__config__.show()).group()
     with open(os.path.join(folder, f"rank{rank}.json"), "w") as out:
         json.dump(result, out)
 
@@ -200,8 +202,7 @@ def measure(a, schedule):
         results = [json.load(open(os.path.join(folder, f"rank{r}.json"))) for r in range(ranks)]
     losses = next(r["losses"] for r in results if r["losses"][0] is not None)
     return {"schedule": schedule, "ranks": ranks, "losses": losses, "step_seconds": results[0]["step_seconds"],
-            "warmup_steps": WARMUP_STEPS, "version": torch.__version__,
-            "compiler": re.search(r"(GCC|clang) [\d.]+", torch.__config__.show()).group()}
+            "warmup_steps": WARMUP_STEPS, "version": torch.__version__, "compiler": results[0]["compiler"]}
 
 
 def main():

@@ -11,7 +11,8 @@ bandwidth and multiprocessors; two of them, peak_share and quantisation, come fr
     python workloads/devices/fit_products.py --kernels results/reference/gpu_kernels.csv
 
 writes a calibration for each type of which that file (harness/exec/torch/cuda/bundled/kernels.py) has the grid of
-products: h100_hbm3_bf16.json and the like, with convolutions, attention and streams as measured there.
+products: h100_hbm3_bf16.json and the like, with convolutions, attention and streams as measured there. All are times of
+the device alone; what a host needs to start a kernel is a setting (host_gap).
 """
 
 import argparse
@@ -49,19 +50,22 @@ STREAMS = "Kernels that only stream take 0.8 of the bandwidth and 5 us, which is
 DEVICES = {
     "h100_sxm_bf16": dict(
         rows="h100_sxm", device="NVIDIA H100 SXM5", peak=989.4e12, bandwidth=3350, sms=132, quantisation=0.5,
-        attention=(0.4, 0.33), streams=(0.9, "2us", 0.32, 0.58), cautions=[
+        attention=dict(forward_share=0.4, backward_share=0.33), streams=(0.9, "2us", 0.32, 0.58), cautions=[
             SUSTAINED, GRID, ASSUMED,
             "quantisation is set to what the A100's products give: on powers of two it is not determined.",
             "An addition of 200 MB reached 0.97 of the bandwidth (vidur), a part of it in the cache: 0.9 is stated. "
             "Norms and activations are vLLM's RMSNorm and SiLU as vidur measured them; others' may be faster."]),
     "b200_bf16": dict(
-        rows="b200", device="NVIDIA B200", peak=2250e12, bandwidth=8000, sms=148, attention=(0.5, 0.4),
+        rows="b200", device="NVIDIA B200", peak=2250e12, bandwidth=8000, sms=148,
+        attention=dict(forward_share=0.5, backward_share=0.4),
         streams=(0.8, "5us"), cautions=[GRID, ASSUMED, STREAMS]),
     "mi300x_bf16": dict(
-        rows="mi300x", device="AMD MI300X", peak=1307.4e12, bandwidth=5300, sms=304, attention=(0.3, 0.2),
+        rows="mi300x", device="AMD MI300X", peak=1307.4e12, bandwidth=5300, sms=304,
+        attention=dict(forward_share=0.3, backward_share=0.2),
         streams=(0.8, "5us"), cautions=[GRID, ASSUMED, STREAMS]),
     "mi355x_bf16": dict(
-        rows="mi355x", device="AMD MI355X", peak=2516.6e12, bandwidth=8000, sms=256, attention=(0.3, 0.2),
+        rows="mi355x", device="AMD MI355X", peak=2516.6e12, bandwidth=8000, sms=256,
+        attention=dict(forward_share=0.3, backward_share=0.2),
         streams=(0.8, "5us"), cautions=[GRID, ASSUMED, STREAMS]),
 }
 
@@ -142,7 +146,7 @@ def write(name, spec, source, products, notes):
         "peak": spec["peak"], "memory_bandwidth": f"{spec['bandwidth']}GB/s", "multiprocessors": spec["sms"],
         "products": products,
         **({"convolutions": spec["convolutions"]} if spec.get("convolutions") else {}),
-        "attention": {"forward_share": spec["attention"][0], "backward_share": spec["attention"][1]},
+        "attention": spec["attention"],
         "streams": dict(zip(("bandwidth_share", "gap", "norm_share", "activation_share"), spec["streams"])),
         "cautions": spec["cautions"] + notes}, indent=2)
     # A row of weights on one line.
@@ -215,7 +219,8 @@ def derive_a100(h100):
     products = {key: float(f"{value:.4g}") for key, value in zip(NAMES, [own[0], *h100[1:3], own[1], *h100[4:]])}
     products["points"] = int((~held).sum())
     products["held_out"] = errors(seconds_of(own)[held], measured[held])
-    spec = dict(device="NVIDIA A100 SXM4 80 GB", peak=312e12, bandwidth=2039, sms=108, attention=(0.59, 0.51),
+    spec = dict(device="NVIDIA A100 SXM4 80 GB", peak=312e12, bandwidth=2039, sms=108,
+                attention=dict(forward_share=0.59, backward_share=0.51),
                 evidence={"evidence": "derived: the H100's curve (OpenXLA's table), scaled by products on an A100 "
                                       "(vidur)"},
                 streams=(0.86, "2us", 0.34, 0.51), cautions=[
@@ -287,13 +292,58 @@ def fit_convolutions(rows, machine, element):
     return passes
 
 
-def best(rows, kernels, figure):
-    """The largest figure / seconds of these kernels; 0: none was measured."""
-    return max((float(row[figure]) / float(row["seconds"]) for row in rows if row["kernel"] in kernels), default=0)
+def attention_seconds(p, shapes, n, peak, sms, gap):
+    """fused_attention_seconds of kernel_times.cpp, of causal attention as layer_kernels.cpp counts its pairs."""
+    share, extra, tail = p
+    samples, heads, positions, width = shapes.T
+    pairs = samples * heads * positions * np.minimum(positions, (positions + 256) / 2)
+    pairs = pairs + tail * 128 * positions * sms
+    return 2 * n * pairs * (width + extra) * 128 / (128 + extra) / (peak * share) + gap
+
+
+def fit_attention(rows, peak, sms, gap):
+    """"attention", or nothing where it was not measured."""
+    of = {kernel: {tuple(int(row[key]) for key in ("batch", "m", "n", "k")): float(row["seconds"])
+                   for row in rows if row["kernel"] == kernel} for kernel in ("attention_forward", "attention_both")}
+    shapes = [shape for shape in of["attention_forward"] if shape in of["attention_both"]]
+    if len(shapes) < 5:
+        return None
+    forward = np.array([of["attention_forward"][shape] for shape in shapes])
+    both = np.array([of["attention_both"][shape] for shape in shapes])
+    shapes, found = np.array(shapes, float), {}
+    for name, measured, n, kernels in (("forward", forward, 2, 1), ("backward", both - forward, 5, 3)):
+        p = fit(lambda p: attention_seconds(p, shapes, n, peak, sms, kernels * gap), measured,
+                np.array([0.5, 100, 0.3]), np.array([0.05, 0, 0]), np.array([1, 1000, 1]))[1]
+        found.update(zip((f"{name}_share", f"{name}_extra_width", f"{name}_tail"), (float(f"{v:.3g}") for v in p)))
+        found[f"{name}_error"] = errors(attention_seconds(p, shapes, n, peak, sms, kernels * gap), measured)
+    return found
+
+
+def fit_streams(rows, bandwidth, launch):
+    """Shares of the bandwidth and the gap of a kernel. A row's bytes are those of layer_kernels.cpp: forward twice the
+    tensor; with the backward three times more (activations) or five (norms), in one kernel more or two."""
+    kinds = [{"add"}, {"layer_norm", "rms_norm"}, {"gelu", "relu"}]
+    sizes, kernels, kind, seconds = [], [], [], []
+    for row in rows:
+        name = row["kernel"].removesuffix("_both")
+        if not any(name in names for names in kinds):
+            continue
+        both, norm = row["kernel"] != name, "norm" in name
+        sizes.append(float(row["bytes"]) * (7 / 5 if both and norm else 1))
+        kernels.append(1 if not both else 3 if norm else 2)
+        kind.append(next(i for i, names in enumerate(kinds) if name in names))
+        seconds.append(float(row["seconds"]))
+    if not seconds:
+        return (0.8, f"{launch * 1e6:.3g}us")
+    sizes, kernels, kind, seconds = map(np.array, (sizes, kernels, kind, seconds))
+    p = fit(lambda p: sizes / (bandwidth * p[kind]) + kernels * p[3], seconds, np.array([0.9, 0.8, 0.9, 1.5 * launch]),
+            np.array([0.1, 0.1, 0.1, 0.999 * launch]), np.array([2, 2, 2, 2e-5]))[1]
+    return (float(f"{p[0]:.3g}"), f"{p[3] * 1e6:.3g}us", float(f"{p[1]:.3g}"), float(f"{p[2]:.3g}"))
 
 
 def fit_kernels(file):
-    all_rows = [row for row in csv.DictReader(pathlib.Path(file).read_text().splitlines()) if row["seconds"]]
+    all_rows = [row for row in csv.DictReader(pathlib.Path(file).read_text().splitlines())
+                if row["seconds"] and row["timed"] == "graph"]
     device = all_rows[0]["device"] if all_rows else "nothing"
     if device not in OWN:
         raise SystemExit(f"error: {file}: measures {device}; its peaks are not in OWN, which has {', '.join(OWN)}")
@@ -301,31 +351,36 @@ def fit_kernels(file):
     launch = min((float(row["seconds"]) for row in all_rows if row["kernel"] == "launch"), default=5e-6)
     for types, peak in peaks.items():
         rows, element = [row for row in all_rows if row["types"] == types], 4 if types == "fp32" else 2
+        streams = "fp32" if types == "fp32" else "bf16"  # in both types of 16 bit they move the same bytes
         products = [row for row in rows if row["kernel"] == "product"]
-        grid = [row for row in products if {int(row[key]) for key in ("m", "n", "k")} <= SIDES]
-        if len(grid) < 100:
-            print(f"{types}: {len(grid)} products of the grid are too few for a calibration")
+        if len(products) < 100:
+            print(f"{types}: {len(products)} products are too few for a calibration")
             continue
         machine = (peak, bandwidth * 1e9, sms)
-        fitted, corrections, _, seconds_of, alone = fit_shapes(*shapes_of(grid), machine, element)
-        if others := [row for row in products if row not in grid]:
-            far, seconds, _ = shapes_of(others)
-            fitted["out_of_range"] = errors(seconds_of(far), seconds)
+        fitted, corrections, _, _, alone = fit_shapes(*shapes_of(products), machine, element)
         fitted["corrections"] = corrections
-        forward = best(rows, {"attention_forward"}, "flop") / peak
-        both = best(rows, {"attention_both"}, "flop") / peak  # 2 parts of 7 forward, 5 backward
-        backward = 5 / (7 / both - 2 / forward) if forward and both else 0
-        shares = [float(f"{best(rows, kernels, 'bytes') / (bandwidth * 1e9):.3g}") or 0.8
-                  for kernels in ({"add"}, {"layer_norm", "rms_norm"}, {"gelu", "relu"})]
-        notes = [alone, "out_of_range: products of transformers, whole and cut by 2, 4 and 8 ranks.",
-                 "Shares of attention and of streams are those of the fastest shape that was measured."]
-        if not forward:
+        notes = [alone]
+        attention = fit_attention(rows, peak, sms, fitted["gap"])
+        if attention:
+            notes += [f"Attention {name}: off by {{median}} in the median, {{ninetieth}} at the 90th percentile of the "
+                      "rows that it is fitted to.".format(**attention.pop(f"{name}_error"))
+                      for name in ("forward", "backward")]
+        else:
             notes.append("No attention was measured in this type: its shares are assumed.")
+        if types != "fp32":
+            notes.append("Convolutions take what their products take: they were timed with inputs that stay in the L2 "
+                         "cache, which in 16 bit decides.")
+        for row in rows:
+            if row["kernel"] == "product_sustained":
+                reached = float(row["flop"]) / float(row["seconds"])
+                notes.append(f"After two seconds without a pause a product of 8,192 a side ran at {reached / 1e12:.0f} "
+                             "TFLOP/s: the others, timed in turn, were not slowed down by the power limit.")
         spec = {"device": device, "precision": types, "peak": peak, "bandwidth": bandwidth, "sms": sms,
-                "convolutions": fit_convolutions(rows, machine, element), "cautions": [],
-                "attention": (float(f"{forward:.3g}") or 0.4, float(f"{backward:.3g}") or 0.33),
-                "streams": (shares[0], f"{launch * 1e6:.3g}us", *shares[1:])}
-        source = (f"measured by us: {len(rows)} kernels of PyTorch {rows[0]['torch']}, "
+                "convolutions": fit_convolutions(rows, machine, element) if types == "fp32" else None, "cautions": [],
+                "attention": attention or {"forward_share": 0.4, "backward_share": 0.33},
+                "streams": fit_streams([row for row in all_rows if row["types"] == streams], bandwidth * 1e9, launch)}
+        spec["evidence"] = {"evidence": f"measured by us: PyTorch {rows[0]['torch']} on one {device}"}
+        source = (f"{len(rows)} kernels (results/reference/{pathlib.Path(file).name}), replayed as CUDA graphs by "
                   "harness/exec/torch/cuda/bundled/kernels.py. Peak, bandwidth and multiprocessors: data sheet")
         write(f"{name}_{types}", spec, source, fitted, notes)
 

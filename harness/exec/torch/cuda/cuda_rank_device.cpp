@@ -1,6 +1,7 @@
 // A rank on a GPU: torch's streams and caching allocator, CUDA's events.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -20,6 +21,8 @@
 namespace sluice {
 
 namespace {
+
+constexpr std::int64_t kCyclesOfAMillisecond = 2'000'000;  // at 2 GHz, which no GPU exceeds by much
 
 cudaEvent_t event_of(const RankDevice::Event& event) { return static_cast<cudaEvent_t>(event.get()); }
 
@@ -47,6 +50,8 @@ class CudaRankDevice : public RankDevice {
     const c10::cuda::CUDAGuard guard(stream_.device_index());
     C10_CUDA_CHECK(cudaDeviceSynchronize());
   }
+
+  void stay_busy() override { at::cuda::sleep(kCyclesOfAMillisecond); }
 
   Event record() override { return new_event(stream_.stream(), false); }
   void wait(const Event& event) override {

@@ -18,6 +18,7 @@ class FakeRankDevice : public RankDevice {
   void* stream() const override { return nullptr; }
   void enter() override { ++entered; }
   void synchronize() override {}
+  void stay_busy() override {}
   Event record() override {
     ++events;
     return std::make_shared<int>(events);

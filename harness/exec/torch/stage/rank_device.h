@@ -22,6 +22,7 @@ class RankDevice : public DeviceClock {
   virtual void* stream() const = 0;             // cudaStream_t
   virtual void enter() = 0;                     // makes device and stream those of the calling thread
   virtual void synchronize() = 0;               // the host waits for all streams of the device
+  virtual void stay_busy() = 0;                 // the stream, for a millisecond or more; the host goes on
   virtual Event record() = 0;                   // behind what this rank's stream has been given
   virtual void wait(const Event& event) = 0;    // the stream does; an empty event is no wait
   virtual bool passed(const Event& event) = 0;  // asked by the host

@@ -6,13 +6,15 @@ Needs PyTorch only. A row a kernel, written as it is measured, the most valuable
 keeps what it has. `seconds` is the median of five batches of calls between two CUDA events, `spread` their range over
 the median. Where `timed` says "graph", a batch is the replay of a CUDA graph, which waits for no host: these are the
 times of the device. Where it says "queued", a host queues the calls one by one, which small kernels wait for.
-`host_seconds` is what the host takes to queue a call. A product's inputs are rotated, so that they do not stay in the
-L2 cache; `detail` says which of them are transposed (tn: forward of a linear layer, nn: its input gradient, nt: its
-weight gradient). batch, m, n, k of a row:
+`host_seconds` is what the host takes to queue a call. Inputs of products and convolutions are rotated, so that they
+do not stay in the L2 cache; `detail` says which of a product's are transposed (tn: forward of a linear layer, nn: its
+input gradient, nt: its weight gradient). batch, m, n, k of a row:
     product                  batch x (m x k) x (k x n)
     product_sustained        a product without a pause for two seconds, which a device may answer with a lower clock
     attention_*              samples, heads, positions, width of a head; causal
-    layer_norm*, gelu*, ...  1, rows, columns
+    layer_norm*, gelu*, ...  1, rows, columns; _both with the gradient of the input, _weights with those of the norm's
+                             weights, too
+    column_sum               1, rows, columns: a bias's gradient
     convolution_*            samples, input channels, output channels, window; the side of its input is in `detail`
     adamw, sgd_momentum      1, parameters
     block_*                  samples, heads, positions, width of a GPT block, of which a rank of `degree` has its part;
@@ -227,15 +229,20 @@ def streams(table, types):
     size = types.itemsize
     for h, t in itertools.product(widths, rows):
         x, g = table.tensor(t, h, types=types, gradient=True), table.tensor(t, h, types=types)
-        weight, plain = table.tensor(h, types=types), x.detach()
+        weight, plain = table.tensor(h, types=types, gradient=True), x.detach()
         kernels = {
             "layer_norm": lambda y: F.layer_norm(y, (h,), weight, weight),
             "rms_norm": lambda y: F.rms_norm(y, (h,), weight),
             "gelu": F.gelu, "relu": F.relu, "softmax": lambda y: F.softmax(y, -1)}
         for name, kernel in kernels.items():
-            table.add(name, name_of(types), (1, t, h, 0), lambda i: kernel(plain), 0, 2 * size * t * h)
+            with torch.no_grad():
+                table.add(name, name_of(types), (1, t, h, 0), lambda i: kernel(plain), 0, 2 * size * t * h)
             table.add(name + "_both", name_of(types), (1, t, h, 0),
                       lambda i: torch.autograd.grad(kernel(x), x, g), 0, 5 * size * t * h)
+            if "norm" in name:
+                table.add(name + "_weights", name_of(types), (1, t, h, 0),
+                          lambda i: torch.autograd.grad(kernel(x), [x, weight], g), 0, 7 * size * t * h)
+        table.add("column_sum", name_of(types), (1, t, h, 0), lambda i: plain.sum(0), 0, size * t * h)
         table.add("add", name_of(types), (1, t, h, 0), lambda i: plain + g, 0, 3 * size * t * h)
     for t, vocabulary in ((2048, 50257), (8192, 32000)) if not table.rehearse else ((16, 100),):
         x = table.tensor(t, vocabulary, types=types, gradient=True)
@@ -364,22 +371,26 @@ def convolutions(table, types, tf32=False):
     torch.backends.cudnn.allow_tf32 = tf32
     for b in (8, 32) if not table.rehearse else (1,):
         for c, o, side, window, stride in shapes:
-            x = table.tensor(b, c, side, side, types=types)
+            inputs = table.rotated(b, c, side, side, types=types)
             weight = table.tensor(o, c, window, window, types=types)
             padding = window // 2
-            g = torch.randn_like(F.conv2d(x, weight, stride=stride, padding=padding))
+            shape = F.conv2d(inputs[0], weight, stride=stride, padding=padding).shape
+            gradients = table.rotated(*shape, types=types)
 
-            def backward(of):
-                return torch.ops.aten.convolution_backward(g, x, weight, None, [stride] * 2, [padding] * 2, [1, 1],
-                                                           False, [0, 0], 1, [of == "input", of == "weight", False])
+            def forward(i):
+                return F.conv2d(inputs[i % len(inputs)], weight, stride=stride, padding=padding)
 
-            flop = 2 * b * o * c * window * window * g.shape[2] * g.shape[3]
+            def backward(i, of):
+                return torch.ops.aten.convolution_backward(
+                    gradients[i % len(gradients)], inputs[i % len(inputs)], weight, None, [stride] * 2, [padding] * 2,
+                    [1, 1], False, [0, 0], 1, [of == "input", of == "weight", False])
+
+            flop = 2 * b * o * c * window * window * shape[2] * shape[3]
             row = name_of(types, tf32), (b, c, o, window)
             detail = f"side={side} stride={stride}"
-            table.add("convolution_forward", *row, lambda _: F.conv2d(x, weight, stride=stride, padding=padding), flop,
-                      0, detail)
-            table.add("convolution_input_gradient", *row, lambda _: backward("input"), flop, 0, detail)
-            table.add("convolution_weight_gradient", *row, lambda _: backward("weight"), flop, 0, detail)
+            table.add("convolution_forward", *row, forward, flop, 0, detail)
+            table.add("convolution_input_gradient", *row, lambda i: backward(i, "input"), flop, 0, detail)
+            table.add("convolution_weight_gradient", *row, lambda i: backward(i, "weight"), flop, 0, detail)
     torch.backends.cudnn.allow_tf32 = False
 
 
