@@ -1,0 +1,66 @@
+// Traces of pipelined training runs in Chrome's JSON: those of PyTorch's profiler (Kineto; one file per rank) and those
+// that sluice itself writes with --trace (one file for all ranks). .json, or .json.gz.
+//
+// A compute op of a rank is a range: an event whose name matches a pattern. Its time is
+//   on a GPU  from the start of the first to the end of the last kernel that was launched in the range, kernels of
+//             communication (NCCL, RCCL) left out;
+//   on a CPU  the range, from the end of the last receive that begins in it to the start of the first send after that.
+// A rank whose ranges launch kernels is taken to compute on its GPU.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/program/program.h"
+
+namespace sluice {
+
+struct TimeSpan {
+  double start = 0, end = 0;  // seconds
+};
+// Sorted, without overlaps and without empty intervals.
+using TimeSpans = std::vector<TimeSpan>;
+TimeSpans merged(std::vector<TimeSpan> intervals);
+TimeSpans without(const TimeSpans& intervals, const TimeSpans& removed);
+double seconds_in(const TimeSpans& intervals, double start, double end);  // of [start, end] covered by intervals
+
+struct TracedOp {
+  Opcode opcode = Opcode::forward;  // forward, backward, input_gradient, weight_gradient or recompute
+  int stage = 0;
+  std::string micro;          // as the trace names it; otherwise counted per stage and kind in its update
+  double start = 0, end = 0;  // seconds
+  // One of a pair that runs as one. A range of a pair is halved; both read their inputs before the pair and have made
+  // their outputs after it.
+  bool overlapped = false;
+  double reads = 0, made = 0;  // seconds: start and end of the op, or of its pair
+};
+
+struct TracedRank {
+  int rank = 0;
+  std::string file;
+  std::vector<std::vector<TracedOp>> updates;  // ops in the order of their starts
+  // Communication that no compute hides: of a profiler, collectives (point-to-point messages also last while their
+  // sender computes); of sluice, collectives and the messages to this rank.
+  TimeSpans exposed;
+};
+
+struct TracedRun {
+  std::vector<TracedRank> ranks;           // by rank; each has the same number of updates, at least one
+  std::vector<std::pair<int, int>> edges;  // of the stage graph, where the trace says it; empty: a chain
+  bool on_gpu = false;                     // times are of kernels
+  std::vector<std::string> notes;          // what was left out or assumed, a sentence each
+};
+
+// ECMAScript regular expressions, found anywhere in an event's name. Groups: none; the micro-batch; or the stage and
+// the micro-batch. All empty: the names that PyTorch's schedules give (profiler_trace.cpp).
+struct RangePatterns {
+  std::string forward, backward, input_gradient, weight_gradient;
+};
+
+// Throws InputError: a file that is no trace or has none of the ranges, a pattern that is no expression, ranks given
+// twice, files of steps that do not overlap in time.
+TracedRun read_traces(const std::vector<std::string>& files, const RangePatterns& patterns);
+
+}  // namespace sluice
