@@ -142,9 +142,7 @@ class Builder : public json::json_sax_t {
   std::string place() const {  // of the innermost open value
     std::string text;
     for (std::size_t i = 1; i < open_.size(); ++i)
-      text += "/" + (open_[i - 1]->is_array()
-                         ? std::to_string(open_[i - 1]->size() - 1 + (has_elements(i - 1) ? given_elements_ : 0))
-                         : keys_[i]);
+      text += "/" + (open_[i - 1]->is_array() ? std::to_string(open_[i - 1]->size() - 1) : keys_[i]);
     return text;
   }
 

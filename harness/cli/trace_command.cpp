@@ -188,11 +188,11 @@ void print_answers(const TraceFigures& f, const SimulatedOrders& all) {
   fmt::print("costs --costs {}\n", costs_text(f));
   const std::optional<std::size_t> best = fastest_other(all);
   if (!best) return;
-  const auto makespan = [&](std::size_t i) { return all.figures[i].simulation.bubble.makespan; };
+  const auto update = [&](std::size_t i) { return all.figures[i].seconds_per_microbatch * f.microbatches; };
   const std::string traced =
-      all.traced ? fmt::format("; the traced order {:.4g} s at the same costs", makespan(*all.traced)) : "";
+      all.traced ? fmt::format("; the traced order {:.4g} s at the same costs", update(*all.traced)) : "";
   fmt::print("fastest other order {}: {:.4g} s an update on the virtual clock{}\n", label_of(all.orders[*best]),
-             makespan(*best), traced);
+             update(*best), traced);
 }
 
 void print_tables(const TraceFigures& f, const TracedRun& run, const SimulatedOrders& all) {

@@ -30,9 +30,9 @@ void add_trace_command(CLI::App& app, Chosen& chosen) {
                 "zero_bubble and its variant v)")
       ->type_name("NAMES");
   add_set(c, a->set);
-  c->add_option("-o,--out", a->out,
-                "Write the costs to this file, a layer for each stage: for schedule --costs FILE and plan --workload "
-                "FILE")
+  c->add_option(
+       "-o,--out", a->out,
+       "Write the costs to this file, a layer for each stage: costs for schedule, a workload for plan and advise")
       ->type_name("FILE");
   add_json(c, a->json);
   add_examples(c,

@@ -75,12 +75,15 @@ struct Events {
   };
   std::string file;
   std::optional<int> rank;
+  int world_size = 0;
   std::int64_t base_nanoseconds = 0;  // of the clock of its times
   std::vector<Range> ranges;
   std::vector<TimeSpan> steps;                         // of torch.profiler
   std::vector<double> optimizer_steps;                 // their starts
   std::vector<TimeSpan> receives, sends, collectives;  // on the host
   std::vector<TimeSpan> host_ops;                      // without communication
+  std::vector<TimeSpan> backward_ops;                  // those of autograd, among the host ops
+  std::vector<double> differentiable;                  // starts of host ops whose gradient autograd computes later
   std::unordered_map<std::int64_t, double> launches;
   std::vector<Kernel> kernels;
   std::vector<TimeSpan> gpu_collectives;
@@ -113,6 +116,9 @@ class EventReader {
       if (category == "message") add_message(JsonReader(event, events_.file, pointer), phase == "b");
       return;
     }
+    if (phase == "s" && category == "fwdbwd")
+      events_.differentiable.push_back(
+          1e-6 * JsonReader(event, events_.file, pointer).number("ts", -kMaxMicroseconds, kMaxMicroseconds));
     if (phase == "M" && text(event, "name") == "thread_sort_index") add_lane(JsonReader(event, events_.file, pointer));
     if (phase != "X") return;
     const std::string name = text(event, "name");
@@ -135,6 +141,7 @@ class EventReader {
       if (in.has("distributedInfo")) {
         JsonReader info = in.object("distributedInfo");
         if (info.has("rank")) events_.rank = info.integer("rank", 0, kMaxCount);
+        events_.world_size = info.integer_or("world_size", 0, 0, kMaxCount);
       }
     }
     return std::move(events_);
@@ -221,6 +228,7 @@ class EventReader {
       events_.optimizer_steps.push_back(time.start);
     } else if (kind == Kind::host && name != "record_param_comms") {
       events_.host_ops.push_back(time);
+      if (name.starts_with("autograd::engine::evaluate_function")) events_.backward_ops.push_back(time);
     }
   }
 
@@ -286,6 +294,38 @@ struct RankOps {
 
 TracedOp traced(const Events::Range& range, int stage) {
   return {range.op.opcode, range.op.stage.value_or(stage), range.op.micro, range.start, range.end, range.op.overlapped};
+}
+
+// Of a trace without ranges, as Schedule1F1B leaves: runs of ops that autograd differentiates later are forwards, runs of
+// autograd's own ops are backwards. A send or a receive ends a run.
+std::vector<Events::Range> ranges_of_autograd(const Events& events, std::size_t set) {
+  const TimeSpans backwards = merged(events.backward_ops);
+  std::vector<double> differentiable = events.differentiable;
+  std::ranges::sort(differentiable);
+  struct Part {
+    TimeSpan time;
+    std::optional<Opcode> opcode;  // none: a message
+  };
+  std::vector<Part> parts;
+  for (const TimeSpan& span : without(merged(events.host_ops), backwards)) {
+    const auto next = std::ranges::lower_bound(differentiable, span.start);
+    if (next != differentiable.end() && *next <= span.end) parts.push_back({span, Opcode::forward});
+  }
+  for (const TimeSpan& span : backwards) parts.push_back({span, Opcode::backward});
+  for (const auto* messages : {&events.receives, &events.sends})
+    for (const TimeSpan& span : *messages) parts.push_back({span, std::nullopt});
+  std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.time.start; });
+  std::vector<Events::Range> ranges;
+  std::optional<Opcode> open;
+  for (const Part& part : parts) {
+    if (part.opcode && part.opcode == open)
+      ranges.back().end = std::max(ranges.back().end, part.time.end);
+    else if (part.opcode)
+      ranges.push_back(
+          {{.set = set, .opcode = *part.opcode, .stage = {}, .micro = ""}, part.time.start, part.time.end});
+    open = part.opcode;
+  }
+  return ranges;
 }
 
 // The last range that begins at or before `when`, if it has not ended; ranges are sorted and do not overlap.
@@ -449,6 +489,15 @@ TracedRun read_traces(const std::vector<std::string>& files, const RangePatterns
     return a.rank.value_or(-1) < b.rank.value_or(-1);  // without a rank: in the order given
   });
   TracedRun run;
+  if (set == sets.size() && default_patterns) {
+    for (Events& events : all) events.ranges = ranges_of_autograd(events, set);
+    run.notes.emplace_back(
+        "the trace has no ranges of forwards: forwards and backwards were told apart by autograd's ops, and end at "
+        "sends and receives");
+  }
+  if (all.front().world_size > static_cast<int>(all.size()))
+    run.notes.push_back(fmt::format("these are {} of the run's {} ranks, taken to be all stages of one pipeline",
+                                    all.size(), all.front().world_size));
   const std::int64_t base = all.front().base_nanoseconds;
   std::size_t updates = std::numeric_limits<std::size_t>::max();
   for (std::size_t k = 0; k < all.size(); ++k) {
@@ -460,8 +509,7 @@ TracedRun read_traces(const std::vector<std::string>& files, const RangePatterns
     RankOps ops = ops_of(events, set, static_cast<int>(k));
     if (std::ranges::none_of(ops.ops, [](const auto& op) { return op.second.opcode == Opcode::forward; }))
       throw InputError(events.file, "has no range of a forward",
-                       "PyTorch's Schedule1F1B writes none unless torch.profiler runs with with_stack=True; "
-                       "for names of your own give --forward and --backward");
+                       "give --forward and --backward, expressions that its ranges' names match");
     const double offset = 1e-9 * static_cast<double>(events.base_nanoseconds - base);
     for (auto& [start, op] : ops.ops) {
       op.start += offset;

@@ -5,6 +5,7 @@
 //   on a GPU  from the start of the first to the end of the last kernel that was launched in the range, kernels of
 //             communication (NCCL, RCCL) left out;
 //   on a CPU  the range, from the end of the last receive that begins in it to the start of the first send after that.
+// Where no file has such a range, runs of autograd's ops tell forwards from backwards.
 // A rank whose ranges launch kernels is taken to compute on its GPU.
 #pragma once
 
