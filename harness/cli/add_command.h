@@ -2,13 +2,16 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "harness/cli/command_flags.h"
 #include "harness/cli/exit_codes.h"
 
 namespace sluice {
+
+// The command that the arguments choose, once they are parsed.
+using Chosen = std::function<int()>;
 
 // A command whose options fill in `arguments`, which live as long as the command may still run.
 template <class Arguments>
@@ -26,7 +29,5 @@ inline void add_examples(CLI::App* command, const std::string& examples) {
 inline void add_json(CLI::App* command, bool& json) {
   command->add_flag("-j,--json", json, "One JSON document on stdout");
 }
-
-void add_trace_command(CLI::App& app, Chosen& chosen);  // trace_flags.cpp
 
 }  // namespace sluice

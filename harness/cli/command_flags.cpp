@@ -5,9 +5,9 @@
 #include <set>
 
 #include "harness/case/settings.h"
-#include "harness/cli/add_command.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/new_templates.h"
+#include "harness/cli/trace_flags.h"
 #include "harness/run/sweep_runner.h"
 #include "plots/figure.h"
 #include "results/compare.h"

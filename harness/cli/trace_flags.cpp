@@ -1,6 +1,7 @@
+#include "harness/cli/trace_flags.h"
+
 #include <tuple>
 
-#include "harness/cli/add_command.h"
 #include "harness/cli/case_flags.h"
 #include "harness/cli/commands.h"
 
@@ -11,9 +12,11 @@ void add_trace_command(CLI::App& app, Chosen& chosen) {
   CLI::App* c = add_command(app, chosen, "trace",
                             "The bubble of a traced run, what its stages cost, and what other orders would take",
                             trace_command, a);
-  c->add_option("files", a->files,
-                "Traces in Chrome's JSON, .json or .json.gz: of torch.profiler one file for each rank of one pipeline, "
-                "in any order; or one that sluice wrote with --trace")
+  c->add_option(
+       "files", a->files,
+       "Traces, .json or .json.gz: of torch.profiler (export_chrome_trace) or of Nsight Systems (nsys stats --report "
+       "nvtx_gpu_proj_trace --format json) one file for each rank of one pipeline, in any order or, where they "
+       "name no rank, from the first stage on; or one that sluice wrote with --trace")
       ->required()
       ->type_name("");
   c->add_option("--forward", a->forward,

@@ -57,7 +57,8 @@ double seconds_in(const TimeSpans& intervals, double start, double end) {
 namespace {
 
 constexpr std::size_t kMaxTraceBytes = std::size_t{1} << 31;
-constexpr double kMaxMicroseconds = 1e16;  // 300 years
+constexpr const char* kProjectedStart = "Projected Start (ns)";  // of Nsight Systems
+constexpr double kMaxMicroseconds = 1e16;                        // 300 years
 
 bool holds_any(const std::string& text, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(parts, [&](std::string_view part) { return text.find(part) != std::string::npos; });
@@ -87,6 +88,9 @@ struct Events {
   std::unordered_map<std::int64_t, double> launches;
   std::vector<Kernel> kernels;
   std::vector<TimeSpan> gpu_collectives;
+  // Of Nsight Systems: whether the ranges are projected on the GPU, and of which processes.
+  bool projected = false;
+  std::set<std::int64_t> processes;
   // Of a trace of sluice: ranks are its lanes.
   std::map<int, std::vector<Range>> lanes;
   std::map<int, int> rank_of_lane;  // from the lanes' places: each rank's ops, and below them its transfers
@@ -105,12 +109,17 @@ std::optional<int> number_after(const std::string& text, std::string_view word) 
 
 class EventReader {
  public:
-  EventReader(std::string file, const std::vector<PatternSet>& sets) : sets_(sets) { events_.file = std::move(file); }
+  // array: the JSON pointer of the events.
+  EventReader(std::string file, std::string array, const std::vector<PatternSet>& sets)
+      : array_(std::move(array)), sets_(sets) {
+    events_.file = std::move(file);
+  }
 
   void add(std::size_t index, const Json& event) {
     if (index % 4096 == 0) stop_now();
-    const std::string pointer = fmt::format("/traceEvents/{}", index);
+    const std::string pointer = fmt::format("{}/{}", array_, index);
     if (!event.is_object()) throw InputError(events_.file + ": " + pointer, "must be an object");
+    if (event.contains(kProjectedStart)) return add_projected(JsonReader(event, events_.file, pointer));
     const std::string phase = text(event, "ph"), category = text(event, "cat");
     if (phase == "b" || phase == "e") {
       if (category == "message") add_message(JsonReader(event, events_.file, pointer), phase == "b");
@@ -267,16 +276,36 @@ class EventReader {
     if (maker && reader && in.text("name", "").starts_with("send_activation")) events_.edges.insert({*maker, *reader});
   }
 
+  // A range of Nsight Systems, on the GPU: from the start of the first kernel launched in it to the end of the last.
+  void add_projected(JsonReader in) {
+    std::string name = text(in.json(), "Name");
+    if (name.starts_with(':')) name.erase(0, 1);  // of the default domain
+    const std::vector<NamedOp> ops = ops_named(name, sets_);
+    if (ops.empty()) return;
+    constexpr double kNanosecond = 1e-9;
+    const double start = kNanosecond * in.number(kProjectedStart, -kMaxNumber, kMaxNumber);
+    const double seconds = kNanosecond * in.number("Projected Duration (ns)", 0, kMaxNumber);
+    add_ranges(events_.ranges, ops, {start, start + seconds});
+    if (in.has("PID")) events_.processes.insert(in.integer<std::int64_t>("PID", 0, kMaxWhole));
+    if (events_.processes.size() > 1)
+      in.fail("PID", "is another process than before", "give one file for each rank: those of one process");
+    events_.projected = true;
+  }
+
+  std::string array_;
   const std::vector<PatternSet>& sets_;
   Events events_;
   std::unordered_map<std::string, std::vector<NamedOp>> names_;
 };
 
 Events read_events(const std::string& file, const std::vector<PatternSet>& sets) {
-  const std::string advice = "give a trace of torch.profiler (export_chrome_trace) or of sluice (--trace)";
+  const std::string advice =
+      "give a trace of torch.profiler (export_chrome_trace), of sluice (--trace) or of Nsight Systems (nsys stats "
+      "--report nvtx_gpu_proj_trace --format json)";
   const std::string text =
       file.ends_with(".gz") ? read_gzip(file, kMaxTraceBytes, advice) : read_text(file, kMaxTraceBytes, advice);
-  EventReader reader(file, sets);
+  const bool is_list = text.find_first_not_of(" \t\r\n") == text.find('[');
+  EventReader reader(file, is_list ? "" : "/traceEvents", sets);
   const Json rest = Json::parse_elements(text, file, "traceEvents",
                                          [&](std::size_t index, const Json& event) { reader.add(index, event); });
   const Json* events = rest.find("traceEvents");
@@ -357,8 +386,8 @@ RankOps ops_of(Events& events, std::size_t set, int stage) {
     known->second.start = std::min(known->second.start, kernel.time.start);
     known->second.end = std::max(known->second.end, kernel.time.end);
   }
-  result.on_gpu = !on_gpu.empty();
-  if (result.on_gpu) {
+  result.on_gpu = !on_gpu.empty() || events.projected;
+  if (!on_gpu.empty()) {
     for (const auto& [range, time] : on_gpu) {
       TracedOp op = traced(*range, stage);
       std::tie(op.start, op.end) = std::tie(time.start, time.end);

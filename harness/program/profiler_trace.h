@@ -1,9 +1,10 @@
-// Traces of pipelined training runs in Chrome's JSON: those of PyTorch's profiler (Kineto; one file per rank) and those
-// that sluice itself writes with --trace (one file for all ranks). .json, or .json.gz.
+// Traces of pipelined training runs, .json or .json.gz: in Chrome's JSON those of PyTorch's profiler (Kineto; one file
+// per rank) and those that sluice itself writes with --trace (one file for all ranks); and NVTX ranges of Nsight Systems,
+// projected on the GPU (one file per rank; nsys stats --report nvtx_gpu_proj_trace --format json).
 //
 // A compute op of a rank is a range: an event whose name matches a pattern. Its time is
 //   on a GPU  from the start of the first to the end of the last kernel that was launched in the range, kernels of
-//             communication (NCCL, RCCL) left out;
+//             communication (NCCL, RCCL) left out; Nsight Systems' projection counts those, too;
 //   on a CPU  the range, from the end of the last receive that begins in it to the start of the first send after that.
 // Where no file has such a range, runs of autograd's ops tell forwards from backwards.
 // A rank whose ranges launch kernels is taken to compute on its GPU.
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "harness/program/program.h"
+#include "harness/program/range_patterns.h"
 
 namespace sluice {
 
@@ -52,12 +54,6 @@ struct TracedRun {
   std::vector<std::pair<int, int>> edges;  // of the stage graph, where the trace says it; empty: a chain
   bool on_gpu = false;                     // times are of kernels
   std::vector<std::string> notes;          // what was left out or assumed, a sentence each
-};
-
-// ECMAScript regular expressions, found anywhere in an event's name. Groups: none; the micro-batch; or the stage and
-// the micro-batch. All empty: the names that PyTorch's schedules give (profiler_trace.cpp).
-struct RangePatterns {
-  std::string forward, backward, input_gradient, weight_gradient;
 };
 
 // Throws InputError: a file that is no trace or has none of the ranges, a pattern that is no expression, ranks given

@@ -135,6 +135,32 @@ TEST_F(ProfilerTrace, OnAGpuTheKernelsThatARangeLaunchesCount) {
   EXPECT_DOUBLE_EQ(f.ranks[0].exposed, 2);
 }
 
+// As nsys stats writes them: nanoseconds, the default domain's colon, rows without a name.
+TEST_F(ProfilerTrace, ProjectedRangesOfNsightSystemsAreRead) {
+  const auto row = [](const Json& name, double start, double duration, int process) {
+    return Json{{"Name", name},
+                {"Projected Start (ns)", start},
+                {"Projected Duration (ns)", duration},
+                {"Orig Start (ns)", nullptr},
+                {"PID", process}};
+  };
+  const auto file = [&](const std::string& name, const std::vector<Json>& rows) { return put(name, Json(rows)); };
+  const std::string first =
+      file("a.json", {row(nullptr, 0, 9e9, 1), row(":fwd 0", 0, 1e9, 1), row(":bwd 0", 5e9, 2e9, 1)});
+  const std::string second = file("b.json", {row(":fwd 0", 2e9, 1e9, 2), row(":bwd 0", 3e9, 1.5e9, 2)});
+  const RangePatterns patterns{.forward = "^fwd (\\d+)", .backward = "^bwd (\\d+)"};
+  const TracedRun run = read_traces({first, second}, patterns);
+  EXPECT_TRUE(run.on_gpu);
+  const TraceFigures f = figures_of(run);
+  EXPECT_DOUBLE_EQ(f.makespan, 7);
+  EXPECT_DOUBLE_EQ(f.bubble_ratio, (4 + 4.5) / 14);
+  EXPECT_DOUBLE_EQ(f.ranks[0].exposed, 0.5);
+  EXPECT_DOUBLE_EQ(f.ranks[1].exposed, 1);
+  const std::string both = file("c.json", {row("fwd 0", 0, 1, 1), row("fwd 1", 1, 1, 2)});
+  EXPECT_NE(error_of([&] { read_traces({both}, patterns); }).find("c.json: /1/PID: is another process"),
+            std::string::npos);
+}
+
 TEST_F(ProfilerTrace, UpdatesAreDividedByStepsOfTheProfilerOrWhereAnOpComesAgain) {
   std::vector<Json> events;
   for (int update = 0; update < 3; ++update)

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/program/profiler_trace.h"
+#include "harness/program/program.h"
+#include "harness/program/range_patterns.h"
 
 namespace sluice {
 
