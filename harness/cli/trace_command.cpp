@@ -77,8 +77,22 @@ std::vector<Candidate> candidates_of(const TraceArguments& a) {
   return result;
 }
 
+// Why the costs say nothing of orders on a chain of as many stages as ranks; empty: they do.
+std::string no_other_orders(const TracedRun& run, const TraceFigures& f) {
+  if (f.stages.size() < f.ranks.size())
+    return fmt::format("{} stages on {} ranks are replicated: other orders are simulated for one pipeline",
+                       f.stages.size(), f.ranks.size());
+  const auto is_next = [](const std::pair<int, int>& edge) { return edge.second == edge.first + 1; };
+  return std::ranges::all_of(run.edges, is_next) ? ""
+                                                 : "the stages are no chain, and other orders are simulated on one";
+}
+
 SimulatedOrders simulate_orders(const TracedRun& run, const TraceFigures& f, const std::vector<Candidate>& candidates) {
   SimulatedOrders all;
+  if (std::string reason = no_other_orders(run, f); !reason.empty()) {
+    all.rejected.push_back(std::move(reason));
+    return all;
+  }
   add_traced_order(all, run, f);
   const int ranks = count_of(f.ranks);
   for (const auto& [system, given] : candidates) {

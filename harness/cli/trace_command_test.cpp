@@ -68,6 +68,28 @@ TEST_F(TraceCommand, ExposedCommunicationIsWhatNoComputeHides) {
   EXPECT_NEAR(traced["ranks"][1]["exposed_communication"].get<double>(), 1, 1e-9);
 }
 
+TEST_F(TraceCommand, ReplicatedStagesHaveABubbleAndNoOtherOrders) {
+  const Finished plan = sluice(
+      {"plan", "-s", "1f1b", "-w", "vgg16", "-c", "flat:4", "--data-parallel", "2", "--json", "--trace", "t.json"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const Json traced = document({"trace", "t.json", "--json"});
+  EXPECT_EQ(traced["costs"]["stages"].size(), 2u);
+  EXPECT_EQ(traced["orders"].size(), 0u);
+  ASSERT_EQ(traced["rejected"].size(), 1u);
+  EXPECT_EQ(traced["rejected"][0], "2 stages on 4 ranks are replicated: other orders are simulated for one pipeline");
+}
+
+// The record of a simulated run and the trace of its update.
+TEST_F(TraceCommand, GivesTheBubbleOfTheRecordOfARun) {
+  const Finished run = sluice({"run", "-s", "zero_bubble", "-w", "vgg16", "-c", "flat:4", "-n", "4", "--clock",
+                               "virtual", "--trace", "t.json", "-o", "r.jsonl"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Json observed = records(at("r.jsonl")).back()["observed"];
+  const Json traced = document({"trace", "t.json", "--json"});
+  EXPECT_NEAR(traced["bubble_ratio"].get<double>(), observed["bubble_ratio"].get<double>(), 1e-9);
+  EXPECT_NEAR(traced["span_bubble"].get<double>(), observed["span_bubble"].get<double>(), 1e-9);
+}
+
 TEST_F(TraceCommand, WritesCostsThatScheduleAndPlanRead) {
   const Finished f = sluice({"trace", stored("1f1b_rank1.json"), stored("1f1b_rank0.json"), "--out", "costs.json"});
   EXPECT_EQ(f.code, 0) << f.err;
