@@ -396,17 +396,19 @@ RankOps ops_of(Events& events, std::size_t set, int stage) {
     result.exposed = without(merged(events.gpu_collectives), merged(computes));
     return result;
   }
-  for (std::vector<TimeSpan>* messages : {&events.receives, &events.sends})
-    std::ranges::sort(*messages, {}, &TimeSpan::start);
+  std::ranges::sort(events.receives, {}, &TimeSpan::end);
+  std::ranges::sort(events.sends, {}, &TimeSpan::start);
+  const TimeSpans computes_on_host = merged(events.host_ops);
   for (const Events::Range& range : ranges) {
     TracedOp op = traced(range, stage);
-    const auto first_in = [&](const std::vector<TimeSpan>& messages, double from) {
-      return std::ranges::lower_bound(messages, from, {}, &TimeSpan::start);
-    };
-    for (auto m = first_in(events.receives, range.start); m != events.receives.end() && m->start < range.end; ++m)
-      op.start = std::min(std::max(op.start, m->end), range.end);
-    if (const auto send = first_in(events.sends, op.start); send != events.sends.end())
-      op.end = std::min(op.end, send->start);
+    auto receive = std::ranges::upper_bound(events.receives, range.start, {}, &TimeSpan::end);
+    for (; receive != events.receives.end() && receive->end < range.end; ++receive) {
+      const double from = std::max(range.start, receive->start);
+      const auto next = std::ranges::lower_bound(computes_on_host, from, {}, &TimeSpan::start);
+      if (next == computes_on_host.end() || next->start >= receive->end) op.start = receive->end;
+    }
+    const auto send = std::ranges::lower_bound(events.sends, op.start, {}, &TimeSpan::start);
+    if (send != events.sends.end()) op.end = std::min(op.end, send->start);
     result.ops.emplace_back(range.start, op);
   }
   result.exposed = without(merged(events.collectives), merged(events.host_ops));

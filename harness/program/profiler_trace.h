@@ -5,7 +5,8 @@
 // A compute op of a rank is a range: an event whose name matches a pattern. Its time is
 //   on a GPU  from the start of the first to the end of the last kernel that was launched in the range, kernels of
 //             communication (NCCL, RCCL) left out; Nsight Systems' projection counts those, too;
-//   on a CPU  the range, from the end of the last receive that begins in it to the start of the first send after that.
+//   on a CPU  the range, from the end of the last receive that it waits for (no op begins until then) to the start of
+//             the first send after that.
 // Where no file has such a range, runs of autograd's ops tell forwards from backwards.
 // A rank whose ranges launch kernels is taken to compute on its GPU.
 #pragma once

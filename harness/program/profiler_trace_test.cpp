@@ -109,6 +109,21 @@ TEST_F(ProfilerTrace, ReceivesAndSendsInsideARangeAreCommunication) {
   EXPECT_DOUBLE_EQ(forward.end, 5);
 }
 
+// As in PyTorch's multi-stage schedules, which post a receive before the range of the op that waits for it.
+TEST_F(ProfilerTrace, AReceiveOfAnEarlierRangeIsWaitedForWhereNoOpBegins) {
+  const auto file =
+      put("p.json",
+          trace(0, {event("user_annotation", "PP:0RECV_F1", 0, 1e6), event("user_annotation", "gloo:recv", 5e5, 2.5e6),
+                    event("user_annotation", "PP:0F1", 1e6, 4e6), event("cpu_op", "aten::mm", 3.5e6, 1e6),
+                    event("user_annotation", "gloo:recv", 5e6, 4e6),  // of another op
+                    event("user_annotation", "PP:0B1", 6e6, 4e6), event("cpu_op", "aten::mm", 6.5e6, 3e6)}));
+  const std::vector<TracedOp> ops = read_traces({file}, {}).ranks[0].updates[0];
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_DOUBLE_EQ(ops[0].start, 3);
+  EXPECT_DOUBLE_EQ(ops[0].end, 5);
+  EXPECT_DOUBLE_EQ(ops[1].start, 6);
+}
+
 // Kernels run after they are launched; NCCL's are communication, hidden from 3 to 4 s and exposed from 4 to 6 s.
 TEST_F(ProfilerTrace, OnAGpuTheKernelsThatARangeLaunchesCount) {
   const auto launch = [](int id, double at) {
@@ -217,6 +232,22 @@ TEST_F(ProfilerTrace, OfPyTorchs1F1BHasItsOrder) {
   const TraceFigures f = figures_of(run);
   EXPECT_NEAR(f.bubble_ratio, 0.5024157, 1e-6);
   EXPECT_TRUE(f.steady_bubble);
+}
+
+// Two stages on each of two ranks, in a V; backwards in two halves, of the last micro-batches.
+TEST_F(ProfilerTrace, OfPyTorchsZBVHasStagesAndHalves) {
+  const TracedRun run = read_traces(stored("zbv"), {});
+  const TraceFigures f = figures_of(run);
+  EXPECT_EQ(f.updates, 2);
+  EXPECT_EQ(f.microbatches, 4);
+  ASSERT_EQ(f.stages.size(), 4u);
+  EXPECT_EQ(f.ranks[0].stages, (std::vector<int>{0, 3}));
+  EXPECT_EQ(f.ranks[1].stages, (std::vector<int>{1, 2}));
+  EXPECT_TRUE(std::ranges::all_of(f.stages, [](const TracedStage& s) { return s.split_known; }));
+  for (const TracedRank& rank : run.ranks)
+    for (const auto& update : rank.updates)
+      EXPECT_EQ(std::ranges::count(update, Opcode::forward, &TracedOp::opcode), 8);
+  EXPECT_TRUE(f.notes.empty()) << f.notes.front();
 }
 
 // Schedule1F1B without with_stack=True: autograd's ops tell forwards from backwards, in nearly the same time.
