@@ -7,6 +7,7 @@
 #include "harness/base/index.h"
 #include "harness/base/json.h"
 #include "harness/base/output_file.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/schedule_figures.h"
 #include "harness/model/cost_graph.h"
@@ -32,10 +33,9 @@ OpCosts costs_in_stages(const TraceFigures& f, std::size_t stages) {
   OpCosts costs{.stages = std::vector<OpCosts::OfStage>(stages, {0, 0, 0}), .latency = f.latency};
   const double traced = static_cast<double>(f.stages.size()), n = static_cast<double>(stages);
   for (std::size_t s = 0; s < stages; ++s)
-    for (std::size_t t = 0; t < f.stages.size(); ++t) {
+    for (std::size_t t = s * f.stages.size() / stages; t * stages < (s + 1) * f.stages.size(); ++t) {
       const double from = std::max(static_cast<double>(s) * traced / n, static_cast<double>(t));
       const double to = std::min(static_cast<double>(s + 1) * traced / n, static_cast<double>(t + 1));
-      if (!(to > from)) continue;
       costs.stages[s].forward += (to - from) * f.stages[t].forward;
       costs.stages[s].input_gradient += (to - from) * f.stages[t].input_gradient;
       costs.stages[s].weight_gradient += (to - from) * f.stages[t].weight_gradient;
@@ -132,8 +132,9 @@ CostGraph cost_graph_of(const TraceFigures& f, bool on_gpu) {
 }
 
 bool is_cost_graph(const std::string& text) {
-  const std::optional<Json> json = Json::parse_if_json(text);
-  return json && json->is_object() && json->value("schema", "") == "sluice/cost_graph/1";
+  const Json json = Json::parse_if_json(text).value_or(Json());
+  const Json* schema = json.find("schema");
+  return schema && *schema == Json("sluice/cost_graph/1");
 }
 
 // The index of the fastest order other than the traced one.
@@ -224,7 +225,7 @@ void print_tables(const TraceFigures& f, const TracedRun& run, const SimulatedOr
   fmt::print("seconds of {}; ranks: means of {} update{}; stages: of one micro-batch; orders: virtual clock\n",
              run.on_gpu ? "kernels on the GPU" : "ranges on the CPU", f.updates, f.updates == 1 ? "" : "s");
   if (f.period) fmt::print("an update begins every {:.4g} s\n", *f.period);
-  for (const std::string& note : f.notes) fmt::print("note: {}\n", note);
+  for (const std::string& note : f.notes) fmt::print("note: {}\n", visible(note));
 }
 
 }  // namespace

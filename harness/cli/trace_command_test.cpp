@@ -127,6 +127,7 @@ TEST_F(TraceCommand, BadInputIsOneError) {
   refuses({"trace", stored("gpipe_rank0.json"), "--forward", "("}, {"--forward", "regular expression"});
   refuses({"trace", stored("gpipe_rank0.json"), "--backward", "x"}, {"--forward"});
   refuses({"trace", stored("gpipe_rank0.json"), "--out", put("mine.txt", "my text")}, {"mine.txt"});
+  refuses({"trace", stored("gpipe_rank0.json"), "--out", put("other.json", R"({"schema": 1})")}, {"other.json"});
   refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "none.json"}, {"none.json", "no such file"});
   refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", put("t.json", "{}")}, {"t.json", "schema"});
   const auto cost =

@@ -11,7 +11,6 @@
 // A rank whose ranges launch kernels is taken to compute on its GPU.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // What a traced run says of its pipeline: idle time, exposed communication, imbalance, and what the stages cost.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ struct TracedRankFigures {
   std::vector<int> stages;
   double busy = 0;  // seconds of an update in compute ops, exposed communication inside them left out
   double idle = 0;  // seconds of an update: makespan minus busy
-  double exposed =
-      0;  // seconds of an update in communication that no compute hides; part of idle, or after the last op
+  // Seconds of an update in communication that no compute hides: a part of idle, or after the last op.
+  double exposed = 0;
 };
 
 // Of an update: means over the traced updates.
