@@ -20,8 +20,8 @@ struct OpCosts {
   std::vector<OfStage> stages{OfStage{}};  // one for all of them, or one for each
   double latency = 0, host_copy = 0;
 };
-// "10/12/8+1", the latter 0 where it is left out; "10/12/8,5/6/4+1", one F/I/W for each stage; or "costs.json+1", a cost
-// graph (cost_graph.h) with a layer for each stage. Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out; "10/12/8,5/6/4+1", one F/I/W for each stage; or "costs.json+1", a
+// cost graph (cost_graph.h) with a layer for each stage. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {

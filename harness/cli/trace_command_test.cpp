@@ -132,7 +132,8 @@ TEST_F(TraceCommand, BadInputIsOneError) {
   refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", put("t.json", "{}")}, {"t.json", "schema"});
   const auto cost =
       R"({"schema":"sluice/cost_graph/1","model":"m","source":"trace","device":"d","micro_batch":1,"layers":
-    [{"name":"a","inputs":[-1],"forward":0,"input_gradient":0,"weight_gradient":0,"update":0,"parameters":0,"output":0}]})";
+    [{"name":"a","inputs":[-1],"forward":0,"input_gradient":0,"weight_gradient":0,"update":0,"parameters":0,
+      "output":0}]})";
   refuses({"schedule", "-s", "gpipe", "-n", "1", "--costs", put("zero.json", cost)}, {"zero.json", "takes no time"});
 }
 

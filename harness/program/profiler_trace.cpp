@@ -325,8 +325,8 @@ TracedOp traced(const Events::Range& range, int stage) {
   return {range.op.opcode, range.op.stage.value_or(stage), range.op.micro, range.start, range.end, range.op.overlapped};
 }
 
-// Of a trace without ranges, as Schedule1F1B leaves: runs of ops that autograd differentiates later are forwards, runs of
-// autograd's own ops are backwards. A send or a receive ends a run.
+// Of a trace without ranges, as Schedule1F1B leaves: runs of ops that autograd differentiates later are forwards, runs
+// of autograd's own ops are backwards. A send or a receive ends a run.
 std::vector<Events::Range> ranges_of_autograd(const Events& events, std::size_t set) {
   const TimeSpans backwards = merged(events.backward_ops);
   std::vector<double> differentiable = events.differentiable;

@@ -1,6 +1,6 @@
 // Traces of pipelined training runs, .json or .json.gz: in Chrome's JSON those of PyTorch's profiler (Kineto; one file
-// per rank) and those that sluice itself writes with --trace (one file for all ranks); and NVTX ranges of Nsight Systems,
-// projected on the GPU (one file per rank; nsys stats --report nvtx_gpu_proj_trace --format json).
+// per rank) and those that sluice itself writes with --trace (one file for all ranks); and NVTX ranges of Nsight
+// Systems, projected on the GPU (one file per rank; nsys stats --report nvtx_gpu_proj_trace --format json).
 //
 // A compute op of a rank is a range: an event whose name matches a pattern. Its time is
 //   on a GPU  from the start of the first to the end of the last kernel that was launched in the range, kernels of
