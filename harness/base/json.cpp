@@ -43,6 +43,8 @@ json to_library(const Json& value) {
 class Builder : public json::json_sax_t {
  public:
   explicit Builder(std::string_view left_out = {}) : left_out_(left_out) {}
+  // Gives the elements of the outermost array, or of this member of the outermost object, to on_element.
+  Builder(std::string_view given, const Json::OnElement& on_element) : given_(given), on_element_(&on_element) {}
 
   Json result;
   std::string refusal;   // what is wrong; empty: nothing
@@ -63,7 +65,7 @@ class Builder : public json::json_sax_t {
 
   bool key(std::string& name) override {
     if (left_out_depth_ > 0) return true;
-    if (open_.back()->contains(name)) {
+    if (!is_in_element() && open_.back()->contains(name)) {
       refusal = "stands twice in one object";
       pointer = place() + "/" + name;
       return false;
@@ -100,7 +102,19 @@ class Builder : public json::json_sax_t {
   bool put(Value&& value) {
     if (left_out_depth_ > 0) return true;
     add(is_left_out() ? Json::array() : Json(std::forward<Value>(value)));
+    give_element();
     return true;
+  }
+  // An array whose elements are given away is open, and they stand in it.
+  bool has_elements(std::size_t depth) const {
+    if (!on_element_ || depth >= open_.size() || !open_[depth]->is_array()) return false;
+    return depth == 0 || (depth == 1 && open_[0]->is_object() && keys_[1] == given_);
+  }
+  bool is_in_element() const { return (has_elements(0) && open_.size() > 1) || (has_elements(1) && open_.size() > 2); }
+  void give_element() {
+    if (open_.empty() || !has_elements(open_.size() - 1)) return;
+    (*on_element_)(given_elements_++, open_.back()->back());
+    open_.back()->erase(0);
   }
   bool open(Json value) {
     if (left_out_depth_ > 0 || is_left_out()) {
@@ -122,6 +136,7 @@ class Builder : public json::json_sax_t {
     }
     open_.pop_back();
     keys_.pop_back();
+    give_element();
     return true;
   }
   std::string place() const {  // of the innermost open value
@@ -137,6 +152,9 @@ class Builder : public json::json_sax_t {
   std::string key_;                // of the next member
   std::string_view left_out_;      // of the outermost object
   int left_out_depth_ = 0;         // arrays and objects of it that are open
+  std::string_view given_;
+  const Json::OnElement* on_element_ = nullptr;
+  std::size_t given_elements_ = 0;
 };
 
 bool is_negative(const Json& integer) { return !integer.is_number_unsigned() && integer.get<std::int64_t>() < 0; }
@@ -196,8 +214,7 @@ Json Json::object() {
   return result;
 }
 
-Json Json::parse(std::string_view text, const std::string& where) {
-  Builder builder;
+static Json built(std::string_view text, const std::string& where, Builder&& builder) {
   if (json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.result);
   if (builder.byte == 0)
     throw InputError(where + (builder.pointer.empty() ? "" : ": " + builder.pointer), builder.refusal);
@@ -208,6 +225,13 @@ Json Json::parse(std::string_view text, const std::string& where) {
   const auto column = last_end == std::string_view::npos ? before.size() + 1 : before.size() - last_end;
   throw InputError(where + ":" + std::to_string(line) + ":" + std::to_string(column), builder.refusal,
                    "look at or before this place");
+}
+
+Json Json::parse(std::string_view text, const std::string& where) { return built(text, where, Builder()); }
+
+Json Json::parse_elements(std::string_view text, const std::string& where, std::string_view member,
+                          const OnElement& on_element) {
+  return built(text, where, Builder(member, on_element));
 }
 
 std::optional<Json> Json::parse_if_json(std::string_view text, std::string_view left_out) {

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <limits>
@@ -78,6 +79,12 @@ class Json {
   static Json parse(std::string_view text, const std::string& where = "the text");
   // None where parse() throws. The member `left_out` of the document's object is not built: it is an empty array.
   static std::optional<Json> parse_if_json(std::string_view text, std::string_view left_out = {});
+  using OnElement = std::function<void(std::size_t index, const Json& element)>;
+  // As parse(), for documents that are too large to hold: the elements of the outermost array, or of the array `member`
+  // of the outermost object, are given to on_element one by one and are not part of the result. Of a key that stands
+  // twice in an element the last value counts, because profilers write such keys.
+  static Json parse_elements(std::string_view text, const std::string& where, std::string_view member,
+                             const OnElement& on_element);
 
   // In one line, or with line breaks and an indentation of `indent` spaces a level. Bytes that are not UTF-8 are
   // replaced.

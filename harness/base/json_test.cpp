@@ -82,6 +82,27 @@ TEST(Json, AKeyTwiceInOneObjectIsRefusedWithItsPointer) {
   EXPECT_EQ(refusal(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})"), "no error");
 }
 
+TEST(Json, ElementsOfALargeArrayAreGivenOneByOne) {
+  std::vector<Json> given;
+  const auto keep = [&](std::size_t index, const Json& element) {
+    EXPECT_EQ(index, given.size());
+    given.push_back(element);
+  };
+  // Of a key that is twice in an element the last value counts.
+  const Json rest =
+      Json::parse_elements(R"({"a":[1,2],"e":[{"x":1,"y":[1],"x":2},3,[4]],"b":{"e":[5]}})", "t", "e", keep);
+  EXPECT_EQ(given, (std::vector<Json>{Json{{"x", 2}, {"y", {1}}}, 3, Json::array({4})}));
+  EXPECT_EQ(rest, (Json{{"a", {1, 2}}, {"b", {{"e", Json::array({5})}}}, {"e", Json::array()}}));
+  given.clear();
+  Json::parse_elements("[1,2]", "t", "e", keep);
+  EXPECT_EQ(given, (std::vector<Json>{1, 2}));
+  given.clear();
+  EXPECT_EQ(error_of([&] { Json::parse_elements(R"({"e":[1,{"a":)" + std::string(300, '['), "t", "e", keep); }),
+            "t: is nested deeper than 256 levels");
+  EXPECT_EQ(error_of([&] { Json::parse_elements(R"({"a":1,"a":2})", "t", "e", keep); }),
+            "t: /a: stands twice in one object");
+}
+
 TEST(Json, NumbersOutOfADoublesRangeAreRefused) {
   EXPECT_EQ(refusal("{\"a\": 1e999}"), "f.json:1:11: is a number out of range; look at or before this place");
   EXPECT_EQ(refusal("[1e308, 1e-999, 123456789012345678901234567890]"), "no error");

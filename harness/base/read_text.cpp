@@ -3,13 +3,17 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/base/visible_text.h"
 
 namespace sluice {
@@ -88,6 +92,32 @@ std::string read_text(const std::filesystem::path& path, std::size_t most, const
     if (got > most) too_large();
   }
   text.resize(got);
+  return text;
+}
+
+std::string read_gzip(const std::string& path, std::size_t most, const std::string& advice,
+                      const std::function<std::size_t(std::string_view begin)>& size_of) {
+  if (read_text(path, most, advice).empty()) return {};
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) throw InputError(path, "cannot be read", advice);
+  std::string text;
+  std::array<char, 1 << 16> block;
+  for (std::size_t whole = most; text.size() <= whole;) {
+    stop_now();
+    const int n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()));
+    if (n < 0) throw InputError(path, "is not a whole gzip file (damaged or cut off)", advice);
+    if (n == 0) break;
+    const std::string_view read(block.data(), static_cast<std::size_t>(n));
+    if (size_of && text.empty()) whole = std::min(whole, size_of(read));
+    text += read;
+    if (text.size() > most) throw InputError(path, "is larger than such a file can be", advice);
+  }
+  // gzread passes plain files through and reports a cut-off stream only here.
+  if (gzdirect(file.get()))
+    throw InputError(path, "is named " + path.substr(path.size() - 3) + " but is not a gzip file", advice);
+  int status = Z_OK;
+  gzerror(file.get(), &status);
+  if (status != Z_OK) throw InputError(path, "is not a whole gzip file (damaged or cut off)", advice);
   return text;
 }
 

@@ -4,13 +4,21 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace sluice {
 
 // Throws InputError at the path, in our words: there is no such file, a folder, not a regular file, no permission, a
 // name too long, links in a circle, larger than `most` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t most, const std::string& advice = "");
+
+// The contents of a gzip file, `most` bytes at most, in the file and unpacked. size_of: from how the contents begin,
+// how many bytes they should have; reading stops soon after as many. An empty file has empty contents. Throws
+// InputError as read_text(), and for a file that is damaged, cut off or not gzip.
+std::string read_gzip(const std::string& path, std::size_t most, const std::string& advice,
+                      const std::function<std::size_t(std::string_view begin)>& size_of = {});
 
 // What errno says, as a clause: "there is no such file", "the disk is full".
 std::string errno_text(int error);

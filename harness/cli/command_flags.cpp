@@ -6,8 +6,8 @@
 
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/exit_codes.h"
 #include "harness/cli/new_templates.h"
+#include "harness/cli/trace_flags.h"
 #include "harness/run/sweep_runner.h"
 #include "plots/figure.h"
 #include "results/compare.h"
@@ -16,21 +16,6 @@
 namespace sluice {
 
 namespace {
-
-// A command whose options fill in `arguments`, which live as long as the command may still run.
-template <class Arguments>
-CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, const std::string& help,
-                      int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments) {
-  CLI::App* command = app.add_subcommand(name, help);
-  command->callback([&chosen, run, arguments] { chosen = [run, arguments] { return run(*arguments); }; });
-  return command;
-}
-
-void add_examples(CLI::App* command, const std::string& examples) {
-  command->footer("Examples:\n" + examples + "\n\n" + kExitCodesHelp);
-}
-
-void add_json(CLI::App* command, bool& json) { command->add_flag("-j,--json", json, "One JSON document on stdout"); }
 
 CLI::Option* add_progress(CLI::App* command, std::string& progress) {
   return command->add_option("--progress", progress, "auto, bar, plain or none (on stderr)")
@@ -180,7 +165,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
       ->type_name("N");
   c->add_option("--costs", a->costs,
                 "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1; of every stage its own: "
-                "10/12/8,5/6/4+1")
+                "10/12/8,5/6/4+1; or a file of costs with a layer for each stage: costs.json, costs.json+1")
       ->capture_default_str()
       ->type_name("F/I/W[+LATENCY]");
   c->add_option("--host-copy", a->host_copy,
@@ -564,9 +549,9 @@ void add_completion(CLI::App& app, Chosen& chosen) {
 }  // namespace
 
 void add_commands(CLI::App& app, Chosen& chosen) {
-  for (const auto add :
-       {add_list, add_advise, add_plan, add_schedule, add_verify, add_profile, add_validate, add_run, add_compare,
-        add_report, add_figure, add_leaderboard, add_reproduce, add_export, add_new, add_check, add_completion})
+  for (const auto add : {add_list, add_advise, add_plan, add_schedule, add_trace_command, add_verify, add_profile,
+                         add_validate, add_run, add_compare, add_report, add_figure, add_leaderboard, add_reproduce,
+                         add_export, add_new, add_check, add_completion})
     add(app, chosen);
 }
 

@@ -1,13 +1,9 @@
 // The commands of `sluice`: their flags, with help and examples.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include "harness/cli/add_command.h"
 
 namespace sluice {
-
-// The command that the arguments choose, once they are parsed.
-using Chosen = std::function<int()>;
 
 // Puts every command to `app`. When one is parsed, `chosen` becomes the call of it. Both must live until then.
 void add_commands(CLI::App& app, Chosen& chosen);

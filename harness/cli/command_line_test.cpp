@@ -49,8 +49,8 @@ TEST(CommandLine, EverySettingOfACaseIsAFlagOfRun) {
 }
 
 TEST(CommandLine, HelpFitsIntoAHundredColumns) {
-  for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
-                              "new", "leaderboard", "help", "completion", "check", "advise", "figure"}) {
+  for (const char* command : {"list", "plan", "schedule", "trace", "verify", "profile", "run", "compare", "report",
+                              "export", "new", "leaderboard", "help", "completion", "check", "advise", "figure"}) {
     std::istringstream lines(help_of_command(command));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << command << ": " << line;
   }
@@ -87,7 +87,7 @@ TEST(CommandLine, LettersMeanTheSameInEveryCommand) {
   const std::map<std::string, std::string> letters = {{"-s", "--system"}, {"-w", "--workload"},     {"-c", "--cluster"},
                                                       {"-n", "--ranks"},  {"-m", "--microbatches"}, {"-b", "--batch"},
                                                       {"-O", "--set"},    {"-o", "--out"},          {"-j", "--json"}};
-  for (const char* command : {"list", "plan", "schedule", "profile", "run", "compare", "report", "export"}) {
+  for (const char* command : {"list", "plan", "schedule", "trace", "profile", "run", "compare", "report", "export"}) {
     const std::string text = help_of_command(command);
     for (const auto& [letter, flag] : letters) {
       const bool has_flag = text.find(flag + " ") != std::string::npos;
@@ -112,8 +112,8 @@ TEST(CommandLine, HelpIsACommandToo) {
 }
 
 TEST(CommandLine, EveryCommandShowsAnExample) {
-  for (const char* command : {"list", "plan", "schedule", "verify", "profile", "run", "compare", "report", "export",
-                              "new", "leaderboard", "completion", "check", "advise"})
+  for (const char* command : {"list", "plan", "schedule", "trace", "verify", "profile", "run", "compare", "report",
+                              "export", "new", "leaderboard", "completion", "check", "advise"})
     EXPECT_NE(help_of_command(command).find("Examples:\n"), std::string::npos) << command;
 }
 

@@ -46,6 +46,16 @@ struct ScheduleArguments {
 };
 int schedule_command(const ScheduleArguments& a);
 
+struct TraceArguments {
+  std::vector<std::string> files;
+  std::string forward, backward, input_gradient, weight_gradient;  // patterns; all empty: PyTorch's names
+  std::string system;                                              // of the other orders; "": a choice of them
+  std::string out;                                                 // costs; "": none
+  std::vector<std::string> set;
+  bool json = false;
+};
+int trace_command(const TraceArguments& a);
+
 struct VerifyArguments {
   std::string cases;
   double tolerance = 1e-9;

@@ -312,7 +312,7 @@ int schedule_command(const ScheduleArguments& a) {
   if (const MicrobatchSizes sizes = sizes_of(a); sizes.differ()) shared.microbatches = count_of(sizes.samples());
   std::vector<OrderOfOps> orders;
   if (!a.from.empty()) {
-    orders.push_back(order_from_file(a.from, sizes_of(a), op_costs(a), of));
+    orders.push_back(order_from_table(read_valid_table(a.from), a.from, sizes_of(a), op_costs(a), of));
     shared.ranks = static_cast<int>(orders.front().schedule.ranks.size());  // what systems are compared with it at
     shared.microbatches = orders.front().schedule.whole_microbatches();
   }

@@ -11,6 +11,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/case/size_rules.h"
+#include "harness/model/cost_graph.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
@@ -19,12 +20,28 @@
 
 namespace sluice {
 
+// A file of costs has a layer for each stage.
+static std::vector<OpCosts::OfStage> costs_in_file(const std::string& file) {
+  std::vector<OpCosts::OfStage> stages;
+  for (const LayerCost& layer : cost_graph_from_json(parse_json_file(file), file).layers) {
+    stages.push_back({layer.forward.value, layer.input_gradient.value, layer.weight_gradient.value});
+    if (layer.forward.value + layer.input_gradient.value + layer.weight_gradient.value <= 0)
+      throw InputError(file, "the layer '" + layer.name + "' takes no time",
+                       "give costs with one layer for each stage");
+  }
+  return stages;
+}
+
 OpCosts parse_op_costs(const std::string& text) {
   const auto error = [&] {
     return InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
-                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
+                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1; or name a file of costs, "
+                      "costs.json or costs.json+1");
   };
-  std::string_view rest = text;
+  constexpr std::string_view kFileEnd = ".json";
+  const std::size_t file_end = text.rfind(kFileEnd);
+  const std::size_t file_size = file_end == std::string::npos ? 0 : file_end + kFileEnd.size();
+  std::string_view rest = std::string_view(text).substr(file_size);
   const auto time = [&] {
     const std::optional<double> seconds = take_number(rest);
     if (!seconds || *seconds < 0 || *seconds > kMaxOpSeconds) throw error();
@@ -36,7 +53,8 @@ OpCosts parse_op_costs(const std::string& text) {
     return there;
   };
   OpCosts costs{.stages = {}};
-  do {
+  if (file_size > 0) costs.stages = costs_in_file(text.substr(0, file_size));
+  for (bool more = file_size == 0; more; more = take(',')) {
     OpCosts::OfStage& stage = costs.stages.emplace_back();
     stage.forward = time();
     if (!take('/')) throw error();
@@ -44,7 +62,7 @@ OpCosts parse_op_costs(const std::string& text) {
     if (!take('/')) throw error();
     stage.weight_gradient = time();
     if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) throw error();
-  } while (take(','));
+  }
   if (take('+')) costs.latency = time();
   if (!rest.empty()) throw error();
   return costs;
@@ -112,15 +130,14 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   return order;
 }
 
-OrderOfOps order_from_file(const std::string& file, const MicrobatchSizes& sizes, const OpCosts& costs,
-                           CostsOf costs_of) {
-  OrderFromTable table = read_valid_table(file);
+OrderOfOps order_from_table(OrderFromTable table, const std::string& name, const MicrobatchSizes& sizes,
+                            const OpCosts& costs, CostsOf costs_of) {
   if (sizes.differ() && std::ssize(sizes.samples()) != table.schedule.microbatches)
     throw InputError("--microbatch-sizes",
                      "has " + std::to_string(sizes.samples().size()) + ", and the table has " +
                          std::to_string(table.schedule.microbatches) + " micro-batches",
                      "give one for each");
-  OrderOfOps order{.name = file};
+  OrderOfOps order{.name = name};
   order.latency = costs.latency;
   order.sizes = sizes;
   const auto ranks = table.schedule.ranks.size(), stages = table.graph.size();

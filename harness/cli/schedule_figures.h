@@ -6,6 +6,7 @@
 
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/program.h"
+#include "harness/program/pytorch_table.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
@@ -19,7 +20,8 @@ struct OpCosts {
   std::vector<OfStage> stages{OfStage{}};  // one for all of them, or one for each
   double latency = 0, host_copy = 0;
 };
-// "10/12/8+1", the latter 0 where it is left out, or "10/12/8,5/6/4+1", one F/I/W for each stage. Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out; "10/12/8,5/6/4+1", one F/I/W for each stage; or "costs.json+1", a
+// cost graph (cost_graph.h) with a layer for each stage. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {
@@ -51,10 +53,10 @@ struct OrderOfOps {
 OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
                     const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of);
 
-// The order that a table of PyTorch holds. Throws InputError: unreadable, faults (the first five are named), or
-// sizes of another number of micro-batches.
-OrderOfOps order_from_file(const std::string& file, const MicrobatchSizes& sizes, const OpCosts& costs,
-                           CostsOf costs_of);
+// The order of a table of PyTorch without faults. name: of the order. Throws InputError: sizes of another number of
+// micro-batches, costs of another number of stages.
+OrderOfOps order_from_table(OrderFromTable table, const std::string& name, const MicrobatchSizes& sizes,
+                            const OpCosts& costs, CostsOf costs_of);
 
 struct ScheduleFigures {
   Program program;

@@ -1,17 +1,13 @@
 #include "workloads/data/dataset.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <new>
 
 #include "harness/base/error.h"
 #include "harness/base/read_text.h"
-#include "harness/base/stop.h"
 
 namespace sluice {
 
@@ -68,29 +64,16 @@ void normalise(DataSplit& split) {
 using SizeOf = std::size_t (*)(std::span<const std::uint8_t> begin);
 
 static std::vector<std::uint8_t> read_all(const std::string& path, std::size_t most, SizeOf size_of) {
-  const std::string text = read_text(path, most, kFetchAdvice);
-  if (!path.ends_with(".gz") && !path.ends_with(".dz")) return {text.begin(), text.end()};
-  if (text.empty()) return {};
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw InputError(path, "cannot be read", kFetchAdvice);
-  std::vector<std::uint8_t> bytes;
-  std::array<std::uint8_t, 1 << 16> block;
-  for (std::size_t whole = most; bytes.size() <= whole;) {
-    stop_now();
-    const int n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()));
-    if (n < 0) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
-    if (n == 0) break;
-    if (size_of && bytes.empty()) whole = std::min(whole, size_of({block.data(), static_cast<std::size_t>(n)}));
-    bytes.insert(bytes.end(), block.begin(), block.begin() + n);
-    if (bytes.size() > most) throw InputError(path, "is larger than such a file can be", kFetchAdvice);
+  std::string text;
+  if (path.ends_with(".gz") || path.ends_with(".dz")) {
+    const auto size_of_text = [&](std::string_view begin) {
+      return size_of ? size_of({reinterpret_cast<const std::uint8_t*>(begin.data()), begin.size()}) : most;
+    };
+    text = read_gzip(path, most, kFetchAdvice, size_of_text);
+  } else {
+    text = read_text(path, most, kFetchAdvice);
   }
-  // gzread passes plain files through and reports a cut-off stream only here.
-  if (gzdirect(file.get()))
-    throw InputError(path, "is named " + path.substr(path.size() - 3) + " but is not a gzip file", kFetchAdvice);
-  int status = Z_OK;
-  gzerror(file.get(), &status);
-  if (status != Z_OK) throw InputError(path, "is not a whole gzip file (damaged or cut off)", kFetchAdvice);
-  return bytes;
+  return {text.begin(), text.end()};
 }
 
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most, SizeOf size_of) {

@@ -32,6 +32,7 @@
 #include "harness/plan/forest.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/pytorch_table.h"
+#include "harness/program/trace_figures.h"
 #include "harness/run/weight_case.h"
 #include "plots/study.h"
 #include "results/store.h"
@@ -247,6 +248,18 @@ void read_table_of_pytorch(std::string_view bytes, const std::string&) {
   check(table.schedule, table.graph, table.placement);
 }
 
+// The traces of one rank or two, also with patterns that match most names.
+void read_profiler_traces(std::string_view bytes, const std::string& folder) {
+  const auto [first, second] = two_files(bytes);
+  std::vector<std::string> files = {put(folder, "rank0.json", first)};
+  if (!second.empty()) files.push_back(put(folder, "rank1.json", second));
+  for (const char* forward : {"", "^\\D*(\\d+)"}) {
+    const TracedRun run = read_traces(files, {.forward = forward});
+    figures_of(run);
+    table_of(run);
+  }
+}
+
 // The claims of a paper and what they gave.
 void read_claims_and_outcomes(std::string_view bytes, const std::string& folder) {
   const auto [claims, outcomes] = two_files(bytes);
@@ -302,6 +315,7 @@ std::span<const FuzzTarget> fuzz_targets() {
                                               {"interference_text", read_interference_text},
                                               {"co_runs", read_co_runs},
                                               {"pytorch_table", read_table_of_pytorch},
+                                              {"trace", read_profiler_traces},
                                               {"claims", read_claims_and_outcomes},
                                               {"quantities", read_quantities}};
   return all;
