@@ -60,6 +60,7 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
     }
     part.update = scaled(measured.update, part.update, by_formula.update);
     part.fused = measured.fused;
+    part.pair_share = measured.pair_share;
     if (model.layers[l].rule == LayerSplit::Rule::whole) part.measured = measured.measured;
   }
   return own;

@@ -21,8 +21,8 @@ namespace sluice {
 
 OpCosts parse_op_costs(const std::string& text) {
   const auto error = [&] {
-    return InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
-                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1");
+    return InputError("--costs", "'" + text + "' is not F/I/W[/PAIR][+latency]",
+                      "write 1/1/1, 10/12/8+1, 10/12/8/27 or, for every stage its own, 10/12/8,5/6/4+1");
   };
   std::string_view rest = text;
   const auto time = [&] {
@@ -43,7 +43,15 @@ OpCosts parse_op_costs(const std::string& text) {
     stage.input_gradient = time();
     if (!take('/')) throw error();
     stage.weight_gradient = time();
-    if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) throw error();
+    const double backward = stage.input_gradient + stage.weight_gradient, both = stage.forward + backward;
+    if (both <= 0) throw error();
+    if (!take('/')) continue;
+    stage.pair = time();
+    const double least = std::max(stage.forward, backward);
+    if (*stage.pair < least || *stage.pair > kMaxPairShare * both)
+      throw InputError("--costs", fmt::format("a pair of {:g} seconds", *stage.pair),
+                       fmt::format("F and B of {:g} and {:g} seconds take {:g} to {:g} together", stage.forward,
+                                   backward, least, kMaxPairShare * both));
   } while (take(','));
   if (take('+')) costs.latency = time();
   if (!rest.empty()) throw error();
@@ -51,8 +59,10 @@ OpCosts parse_op_costs(const std::string& text) {
 }
 
 static StageCost times(const OpCosts::OfStage& costs, double share) {
-  return {Seconds(costs.forward * share), Seconds(costs.input_gradient * share), Seconds(costs.weight_gradient * share),
-          Seconds(0), Bytes(0)};
+  StageCost cost{Seconds(costs.forward * share), Seconds(costs.input_gradient * share),
+                 Seconds(costs.weight_gradient * share), Seconds(0), Bytes(0)};
+  if (costs.pair) cost.pair_share = *costs.pair / (costs.forward + costs.input_gradient + costs.weight_gradient);
+  return cost;
 }
 
 // Per stage: of one op. share: of each, where the costs are of a rank's share of the model.

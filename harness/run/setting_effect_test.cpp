@@ -92,6 +92,7 @@ std::vector<Change> changed_settings() {
   const std::vector<Change> more = {
       {"cluster", {{"cluster", "flat:4,bandwidth=1GB/s"}}},
       {"cluster/host", {{"cluster", "flat:4,host=1MB/s"}}},
+      {"cluster/pair_share", {{"cluster", "flat:4,pair_share=0.75"}}},
       {"costs", {{"costs", "calibrated"}}},
       {"ranks", {{"ranks", 2}}},
       {"data_parallel", {{"data_parallel", 2}}},
