@@ -21,8 +21,8 @@ struct OpCosts {
   std::vector<OfStage> stages{OfStage{}};  // one for all of them, or one for each
   double latency = 0, host_copy = 0;
 };
-// "10/12/8+1", the latter 0 where it is left out, or "10/12/8,5/6/4+1", one F/I/W for each stage; "10/12/8/27": with the
-// seconds of a pair. Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out, or "10/12/8,5/6/4+1", one F/I/W for each stage; "10/12/8/27": with
+// the seconds of a pair. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {

@@ -60,6 +60,13 @@ std::optional<double> dualpipe(int p, int m, OpTimes t) {
   return 3 * p * t.f + (2 * m - p - 2) * t.pair + (2 * p - 1) * t.i + t.w + 2 * (t.i + t.w);
 }
 
+// Megatron-Core's combined 1F1B (the same file): on the critical path p (v - 1) + 1 forwards and backwards by themselves,
+// the fill and the drain, and the rest in pairs.
+std::optional<double> combined(Size s, OpTimes t) {
+  const int apart = s.p * (s.v - 1) + 1;
+  return (s.p - 1 + apart) * t.work() + (s.m * s.v - apart) * t.pair;
+}
+
 // GPipe, 1F1B and, divided among v stages, their looped forms.
 std::optional<double> filled_and_drained(Size s, OpTimes t) {
   if (s.v > 1 && s.m < s.p) return std::nullopt;
@@ -134,6 +141,16 @@ const std::vector<SizeCase>& cases() {
        .options = chunks_and({{"recompute", "all"}}),
        .accepts = in_rounds,
        .makespan = recomputed,
+       .chunked = true},
+      {.name = "combined_1f1b",
+       .system = "one_f_one_b",
+       .options = options({{"variant", "combined"}}),
+       .makespan = combined},
+      {.name = "combined_interleaved",
+       .system = "interleaved_1f1b",
+       .options = chunks_and({{"variant", "combined"}}),
+       .accepts = in_rounds,
+       .makespan = combined,
        .chunked = true},
       {.name = "breadth_first_fifo",
        .system = "breadth_first",

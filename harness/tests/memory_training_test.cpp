@@ -85,7 +85,9 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"gpipe", {{"recompute", "needed"}}, 3}, MemoryCase{"one_f_one_b", {{"recompute", "needed"}}, 3},
         // Several stages on a rank, two pipelines over the same ranks, weight gradients apart.
         MemoryCase{"pipe_offload", {{"copy_percent", "20"}}, 2}, MemoryCase{"interleaved_1f1b", {}, 2},
-        MemoryCase{"interleaved_1f1b", {{"variant", "zero_bubble"}}, 2}, MemoryCase{"breadth_first", {}, 2},
+        MemoryCase{"interleaved_1f1b", {{"variant", "zero_bubble"}}, 2},
+        MemoryCase{"interleaved_1f1b", {{"variant", "combined"}}, 2},
+        MemoryCase{"one_f_one_b", {{"variant", "combined"}}, 3}, MemoryCase{"breadth_first", {}, 2},
         MemoryCase{"breadth_first", {{"recompute", "all"}}, 2}, MemoryCase{"zero_bubble", {{"variant", "h1"}}, 3},
         MemoryCase{"zero_bubble", {{"variant", "h2"}}, 3}, MemoryCase{"zero_bubble", {{"variant", "v"}}, 2},
         MemoryCase{"zero_bubble", {{"variant", "auto"}}, 3}, MemoryCase{"controllable_memory", {}, 2},
