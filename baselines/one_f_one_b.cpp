@@ -21,8 +21,8 @@
 //   rank 1  ..F0F1F2....F3B0+-F4B1+-F5B2+-B3--..B4--B5--....
 //   rank 2  ....F0F1B0+-F2B1+-F3B2+-F4B3+-F5B4+-B5--........
 //
-// Makespan p (F + B) + (m - 1) P, P being a pair: that of 1F1B where a pair takes F + B, for min(m, 2(p - r)) activations
-// on rank r. Not with recomputation, as in Megatron-Core.
+// Makespan p (F + B) + (m - 1) P, P being a pair: that of 1F1B where a pair takes F + B, for min(m, 2(p - r))
+// activations on rank r. Not with recomputation, as in Megatron-Core.
 //
 // recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed` spares the last
 //   stage, where every backward follows its forward at once.

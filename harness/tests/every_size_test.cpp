@@ -60,8 +60,8 @@ std::optional<double> dualpipe(int p, int m, OpTimes t) {
   return 3 * p * t.f + (2 * m - p - 2) * t.pair + (2 * p - 1) * t.i + t.w + 2 * (t.i + t.w);
 }
 
-// Megatron-Core's combined 1F1B (the same file): on the critical path p (v - 1) + 1 forwards and backwards by themselves,
-// the fill and the drain, and the rest in pairs.
+// Megatron-Core's combined 1F1B (the same file): on the critical path p (v - 1) + 1 forwards and backwards by
+// themselves, the fill and the drain, and the rest in pairs.
 std::optional<double> combined(Size s, OpTimes t) {
   const int apart = s.p * (s.v - 1) + 1;
   return (s.p - 1 + apart) * t.work() + (s.m * s.v - apart) * t.pair;
@@ -209,6 +209,14 @@ const std::vector<SizeCase>& cases() {
        .options = options({{"variant", "v"}}),
        .accepts = [](Size s) { return s.m >= 2 * s.p; },
        .makespan = [](Size s, OpTimes t) { return dualpipe(s.p, s.m, t); }},
+      {.name = "stp",
+       .system = "stp",
+       .options = options({}),
+       .accepts = [](Size s) { return s.m >= 3 * s.p - 1; },
+       .makespan = [](Size s, OpTimes t) -> std::optional<double> {
+         if (t.f != t.i || t.pair != t.work()) return std::nullopt;
+         return 2 * s.m * t.work() + (s.p - 1) * (t.f + t.i - t.w);
+       }},
       // At B = 2 F for one unit of p micro-batches: ratio (p - 2) / (3 m / 2 + p - 2).
       {.name = "chimera",
        .system = "chimera",
