@@ -33,7 +33,7 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("no schedule: chimera"), std::string::npos) << f.out;
   EXPECT_NE(f.out.find("one_f_one_b"), std::string::npos);
-  refuses({"schedule", "-s", "gpipe,1f1b", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
+  refuses({"schedule", "-s", "gpipe,breadth_first", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
   refuses({"schedule", "-s", "gpipe,1f1b", "--csv"}, {"--csv", "is of one order"});
   refuses({"schedule"}, {"--system is missing"});
 }
@@ -318,7 +318,8 @@ TEST_F(Cli, SeveralSystemsRunAtOnceWithTheOptionsThatTheyHave) {
   EXPECT_EQ(cases[0]["train"], false);
   refuses({"run", "-s", "gpipe", "-w", "tiny", "--no-train", "--dry-run"},
           {"--no-train", "the wall clock always trains"});
-  refuses({"run", "-s", "gpipe,1f1b", "-w", "tiny", "-O", "variant=h2", "--dry-run"}, {"unknown option 'variant'"});
+  refuses({"run", "-s", "gpipe,breadth_first", "-w", "tiny", "-O", "variant=h2", "--dry-run"},
+          {"unknown option 'variant'"});
 }
 
 TEST_F(Cli, NamesAndUnitsAreRefusedPlainly) {
