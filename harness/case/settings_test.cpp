@@ -198,6 +198,15 @@ TEST(Settings, ThePairShareOfAClusterIsOfOrdersWithPairs) {
   EXPECT_EQ(digest_of(read(with("gpipe", paired))), digest_of(read(with("gpipe", plain))));
   EXPECT_TRUE(read_case({with("gpipe", paired), in_file("s.json", "")}).without_effect.contains("/cluster"));
   EXPECT_NE(digest_of(read(with("dualpipe", paired))), digest_of(read(with("dualpipe", plain))));
+  const std::string overlap = "flat:4,pairs=overlap,latency=1us";
+  EXPECT_EQ(digest_of(read(with("dualpipe", overlap))), digest_of(read(with("dualpipe", plain))));
+  const auto tensor = [&](const std::string& system, const std::string& cluster) {
+    Json entry = with(system, cluster);
+    entry.update(Json{{"workload", "tfm256"}, {"ranks", 4}, {"tensor", 2}});
+    return digest_of(read(entry));
+  };
+  EXPECT_NE(tensor("dualpipe", overlap), tensor("dualpipe", plain));
+  EXPECT_EQ(tensor("gpipe", overlap), tensor("gpipe", plain));
 }
 
 TEST(Settings, AnOptionWhoseConditionDoesNotHoldMakesNoOtherCase) {

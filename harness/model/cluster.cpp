@@ -261,6 +261,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   if (reader.has("all_reduce"))
     cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
   if (reader.has("pair_share")) cluster.pair_share = reader.number("pair_share", kMinPairShare, kMaxPairShare);
+  if (reader.has("pairs")) cluster.pairs = choice_of<Pairs>(reader.text("pairs"), reader.where("pairs"));
   if (reader.has("bucket")) reader.fail("bucket", kBucketIsOfTheCase, kWriteGradientBuckets);
   reader.no_other_keys();
   return cluster;
@@ -295,6 +296,8 @@ static bool change_overlap(Cluster& cluster, const std::string& key, const std::
     cluster.all_reduce = choice_of<AllReduce>(value, where);
   } else if (key == "pair_share") {
     cluster.pair_share = pair_share_of(value, where);
+  } else if (key == "pairs") {
+    cluster.pairs = choice_of<Pairs>(value, where);
   } else if (key == "bucket") {
     throw InputError(where, std::string("bucket: ") + kBucketIsOfTheCase, kWriteGradientBuckets);
   } else {
@@ -351,8 +354,8 @@ static Cluster flat_cluster(const std::string& description) {
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_overlap(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",     "host",
-                                              "sharing",   "sends",   "all_reduce", "pair_share"};
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
+                                              "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -393,6 +396,8 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
   if (cluster.sends == Sends::blocking && cluster.sharing == LinkSharing::fair)
     throw InputError(where, "has sends that block and links that are shared fairly, which do not go together",
                      "use sharing queue or sends beside");
+  if (cluster.pair_share && cluster.pairs == Pairs::overlap)
+    throw InputError(where, "says by pair_share and by pairs what an overlapped pair takes", "leave one of them out");
   if (cluster.all_reduce == AllReduce::nodes && cluster.nodes == 0)
     throw InputError(where, "does not say which devices are a node, which all_reduce nodes has to know",
                      "use all_reduce ring, or a cluster whose file has nodes");
@@ -459,8 +464,8 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
   } else if (!change_overlap(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",
-                                            "sharing",   "sends",   "all_reduce", "pair_share"};
+    const std::vector<std::string> known = {"bandwidth", "latency",    "memory",     "speed", "sharing",
+                                            "sends",     "all_reduce", "pair_share", "pairs"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

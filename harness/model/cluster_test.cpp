@@ -157,6 +157,14 @@ TEST(ClusterTest, SaysWhatPairsTake) {
     EXPECT_EQ(flat_refusal("flat:4,pair_share=" + wrong),
               "cluster 'flat:4,pair_share=" + wrong + "': pair_share is '" + wrong +
                   "'; give 0.5 to 10: what two ops take as a pair, as a part of what they take one after the other");
+  EXPECT_EQ(load_cluster("flat:4", kFolder).pairs, Pairs::apart);
+  EXPECT_EQ(load_cluster("flat:4,pairs=overlap", kFolder).pairs, Pairs::overlap);
+  EXPECT_EQ(from_text(kNode + R"({"count": 2}, "pairs": "overlap"})").pairs, Pairs::overlap);
+  EXPECT_EQ(flat_refusal("flat:4,pairs=overlaps"),
+            "cluster 'flat:4,pairs=overlaps': 'overlaps' is unknown; did you mean 'overlap'?");
+  EXPECT_EQ(flat_refusal("flat:4,pairs=overlap,pair_share=0.9"),
+            "cluster 'flat:4,pairs=overlap,pair_share=0.9': says by pair_share and by pairs what an overlapped pair "
+            "takes; leave one of them out");
 }
 
 TEST(ClusterTest, BucketsOfGradientsAreNoKeyOfAClusterAndTheErrorSaysWhereTheyBelong) {
