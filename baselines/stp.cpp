@@ -1,7 +1,8 @@
 // STP, synergistic tensor and pipeline parallelism (Qi et al., 2025, arXiv 2510.27257; the published code): tensor
 // parallelism inside the stages, and an order made of pairs, so that the all-reduces of one op hide behind the products
-// of the other ("braided" passes). Stages r and 2p - 1 - r on rank r, a V. Backwards are divided into I and W where W
-// can fill a gap later (w: the oldest that waits). Rank r of p runs, for m micro-batches (0 and 1: its two stages):
+// of the other ("braided" passes; on the virtual clock with tensor=t and a cluster's pairs=overlap). Stages r and 2p -
+// 1 - r on rank r, a V. Backwards are divided into I and W where W can fill a gap later (w: the oldest that waits).
+// Rank r of p runs, for m micro-batches (0 and 1: its two stages):
 //
 //   1  2(p - 1 - r) times           F0
 //   2  r + 1                        F0 F1
