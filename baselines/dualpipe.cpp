@@ -25,8 +25,9 @@
 //   rank 0  F0F1F2f0i0w0f1F3b1--..f2B0--F4b2--f3B1--b3--..f4B2--b4--I3W3I4W4
 //   rank 1  ..F0f0F1f1F2b0--f2B0--F3b1--f3B1--F4b2--f4B2--b3--B3--..i4I4w4W4
 //
-// Bubble (h - 1)(F&B + B - 3 W), F&B being a pair: confirmed at F = I = W; at other times a pair that waits as one
-// shifts the critical path. p + 1 activations on every rank (v: 2 p + 1 of the half as long stages).
+// Bubble (h - 1)(F&B + B - 3 W), F&B being a pair that takes F + B: confirmed at F = I = W; at other times a pair that
+// waits as one shifts the critical path. Makespan at F = I = W and any F&B: 3 h F + (2n - h - 2) F&B + (2h - 1) I + W
+// + 2 B. p + 1 activations on every rank (v: 2 p + 1 of the half as long stages).
 #include <algorithm>
 #include <deque>
 
@@ -172,6 +173,7 @@ extern const System dualpipe = {
     .schedule = dualpipe_schedule,
     .theory = dualpipe_theory,
     .replicates = [](const Options& options) { return variant_option(options) != Variant::v; },
+    .pairs = [](const Options&) { return true; },
 };
 
 }  // namespace sluice

@@ -26,6 +26,17 @@
 // Every rank idles (p - 1)(F + I - W) of a stage: at F = I = W a third of interleaved 1F1B's bubble, for the same
 // messages and fewer activations: (v - 1) g + p - r in place of (v - 1) g + 2(p - 1 - r) + 1. Where messages take no
 // time it is never behind interleaved 1F1B; where they do, it can be, because fewer forwards are there to hide them.
+//
+// variant=combined: the combined 1F1B of Megatron-Core (--overlap-moe-expert-parallel-comm; order and formula from
+// Victarry/PP-Schedule-Visualization, Megatron's own code was not read). One forward more warms up, 2(p - 1 - r) +
+// (v - 1) g + 1 in all, then a forward and a backward run as an overlapped pair, which may be of two stages of the
+// rank, so that the all-to-alls of each hide behind the products of the other. p = 2, m = 4, v = 2:
+//
+//   rank 0  F0F1f0f1F2....F3b0+-f2b1+-f3B0+-B1--..b2--b3--B2--B3--
+//   rank 1  ..F0F1f0f1b0+-F2b1+-F3B0+-f2B1+-f3b2+-b3--B2--B3--....
+//
+// Makespan (p - 1 + n)(F + B) + (m v - n) P of a stage for n = p (v - 1) + 1 and a pair P: that of interleaved 1F1B
+// where a pair takes F + B, for one activation more. Not with recomputation, as in Megatron-Core.
 #include <algorithm>
 #include <utility>
 
@@ -41,7 +52,7 @@ namespace sluice {
 namespace {
 
 enum class Rule { megatron, torch };
-enum class Variant { whole, zero_bubble };
+enum class Variant { whole, zero_bubble, combined };
 
 const ChoiceOption<Rule> rule_option("rule",
                                      "megatron (micro-batches a multiple of ranks) or torch (PyTorch's relaxation)",
@@ -49,8 +60,12 @@ const ChoiceOption<Rule> rule_option("rule",
 
 const ChoiceOption<Variant> variant_option(
     "variant",
-    "whole (whole backwards) or zero_bubble (weight gradients apart: PyTorch's ScheduleInterleavedZeroBubble)",
-    {{"whole", Variant::whole}, {"zero_bubble", Variant::zero_bubble}});
+    "whole (whole backwards), zero_bubble (weight gradients apart: PyTorch's ScheduleInterleavedZeroBubble) or "
+    "combined "
+    "(a forward and a backward as an overlapped pair: Megatron-Core's combined 1F1B)",
+    {{"whole", Variant::whole}, {"zero_bubble", Variant::zero_bubble}, {"combined", Variant::combined}});
+
+bool is_combined(const Options& options) { return variant_option(options) == Variant::combined; }
 
 OptionSpec new_option(OptionSpec spec) {
   spec.in_digest_unless_default = true;
@@ -90,6 +105,7 @@ int warm_up(const ScheduleProblem& problem, const Options& options, int rank) {
   const int p = problem.ranks, m = problem.microbatches, v = problem.chunks();
   const int before = (v - 1) * group_of(problem, options);
   if (variant_option(options) == Variant::zero_bubble) return std::min(before + p - 1 - rank, m * v);
+  if (is_combined(options)) return std::min(before + 2 * (p - 1 - rank) + 1, m * v);
   if (rule_option(options) == Rule::megatron && m == p) return m * v;
   return std::min(before + 2 * (p - 1 - rank), m * v);
 }
@@ -105,6 +121,7 @@ Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& opt
   Schedule schedule = empty_schedule(problem);
   for (int r = 0; r < p; ++r) {
     auto& ops = schedule.ranks[r];
+    const int before = warm_up(problem, options, r);
     int weight_gradients = 0;
     const auto stage_of_backward = [&](int chunk) { return (v - 1 - chunk) * p + r; };
     const auto weight_gradient = [&] {
@@ -114,17 +131,18 @@ Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& opt
     const auto forward = [&](int k) {
       const auto [chunk, micro] = chunk_and_micro(k);
       ops.push_back(forward_op(chunk * p + r, micro));
+      ops.back().overlapped = is_combined(options) && k >= before;
     };
     const auto backward = [&](int k) {
       const auto [chunk, micro] = chunk_and_micro(k);
-      if (variant_option(options) == Variant::whole) {
+      if (variant_option(options) != Variant::zero_bubble) {
         ops.push_back(backward_op(stage_of_backward(chunk), micro));
         return;
       }
       ops.push_back(input_gradient_op(stage_of_backward(chunk), micro));
       if (k >= r) weight_gradient();
     };
-    orders::one_forward_one_backward(m * v, warm_up(problem, options, r), forward, backward);
+    orders::one_forward_one_backward(m * v, before, forward, backward);
     while (variant_option(options) == Variant::zero_bubble && weight_gradients < m * v) weight_gradient();
   }
   return schedule;
@@ -152,12 +170,13 @@ extern const System interleaved_1f1b = {
         "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021 "
         "(arXiv 2104.04473)",
     .written_from = WrittenFrom::code,
-    .options = {chunks_option(), rule_option.spec(), recompute_option(),
+    .options = {chunks_option(), rule_option.spec(), only_without(recompute_option(), "variant", {"combined"}),
                 training_only(new_option(variant_option.spec())), group_option},
     .chunks = given_chunks,
     .schedule = interleaved_schedule,
     .weights = flush_with_recompute,
     .theory = interleaved_theory,
+    .pairs = is_combined,
 };
 
 }  // namespace sluice

@@ -12,6 +12,18 @@
 // reduce-scatter at the end, a gather of the new weights), zero=3 its weights too (gathered before every F and B and
 // dropped after it, gradients scattered after every B). 1F1B with one of these is what ZeroPP's paper calls
 // memory-efficient 1F1B, as far as its abstract and its authors' code let one tell.
+// variant=combined: the combined 1F1B of Megatron-Core (--overlap-moe-expert-parallel-comm; order and formula from
+// Victarry/PP-Schedule-Visualization, Megatron's own code was not read). A forward and a backward run as an overlapped
+// pair, so that the all-to-alls of each hide behind the products of the other. That takes one micro-batch more between
+// two ranks: rank r runs w = min(2(p - 1 - r) + 1, m) forwards, then m - w pairs, then w backwards. p = 3, m = 6:
+//
+//   rank 0  F0F1F2F3F4........F5B0+-B1--..B2--B3--..B4--B5--
+//   rank 1  ..F0F1F2....F3B0+-F4B1+-F5B2+-B3--..B4--B5--....
+//   rank 2  ....F0F1B0+-F2B1+-F3B2+-F4B3+-F5B4+-B5--........
+//
+// Makespan p (F + B) + (m - 1) P, P being a pair: that of 1F1B where a pair takes F + B, for min(m, 2(p - r))
+// activations on rank r. Not with recomputation, as in Megatron-Core.
+//
 // recompute=all, needed: inputs are held instead, and one stage's activations at a time; `needed` spares the last
 //   stage, where every backward follows its forward at once.
 #include <algorithm>
@@ -23,7 +35,43 @@
 
 namespace sluice {
 
+enum class Variant { plain, combined };
 enum class Zero { none, optimizer, weights };
+
+static const ChoiceOption<Variant> variant_option(
+    "variant", "plain, or combined (a forward and a backward as an overlapped pair: Megatron-Core's combined 1F1B)",
+    {{"plain", Variant::plain}, {"combined", Variant::combined}});
+
+static OptionSpec variant_spec() {
+  OptionSpec spec = training_only(variant_option.spec());
+  spec.in_digest_unless_default = true;
+  return spec;
+}
+
+static bool is_combined(const Options& options) { return variant_option(options) == Variant::combined; }
+
+// Forwards of a rank before its first backward.
+static int warm_up(int ranks, int microbatches, int rank, const Options& options) {
+  const int behind = ranks - 1 - rank;
+  return std::min(is_combined(options) ? 2 * behind + 1 : behind, microbatches);
+}
+
+static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Options& options) {
+  if (!is_combined(options)) return orders::one_f_one_b(problem);
+  Schedule schedule = empty_schedule(problem);
+  for (int r = 0; r < problem.ranks; ++r) {
+    auto& ops = schedule.ranks[r];
+    const int before = warm_up(problem.ranks, problem.microbatches, r, options);
+    orders::one_forward_one_backward(
+        problem.microbatches, before,
+        [&](int k) {
+          ops.push_back(forward_op(r, k));
+          ops.back().overlapped = k >= before;
+        },
+        [&](int k) { ops.push_back(backward_op(r, k)); });
+  }
+  return schedule;
+}
 
 static const ChoiceOption<Zero> zero_option(
     "zero", "what the ranks of a stage divide: 0 nothing, 1 optimizer state, 3 weights too",
@@ -33,7 +81,7 @@ static Theory one_f_one_b_theory(const ScheduleProblem& problem, const Options& 
   const int p = problem.ranks, m = problem.microbatches;
   Theory theory = flush_theory(p);
   theory.bubble_ratio = fill_drain_bubble(p, m, recomputation(options));
-  theory.in_flight = list_of(p, [&](int r) { return std::min(m, p - r); });
+  theory.in_flight = list_of(p, [&](int r) { return std::min(m, warm_up(p, m, r, options) + 1); });
   return theory;
 }
 
@@ -59,11 +107,13 @@ extern const System one_f_one_b = {
     .written_from = {WrittenFrom::code,
                      {{"zero=1", WrittenFrom::abstract}, {"zero=3", WrittenFrom::abstract}},
                      "zero=1 and zero=3 are our reading of what ZeroPP's abstract calls memory-efficient 1F1B."},
-    .options = {recompute_option(), training_only(replicas_only(zero_option.spec()))},
-    .schedule = [](const ScheduleProblem& problem, const Options&) { return orders::one_f_one_b(problem); },
+    .options = {only_without(recompute_option(), "variant", {"combined"}),
+                training_only(replicas_only(zero_option.spec())), variant_spec()},
+    .schedule = one_f_one_b_schedule,
     .weights = flush_with_recompute,
     .theory = one_f_one_b_theory,
     .sharding = one_f_one_b_sharding,
+    .pairs = is_combined,
 };
 
 }  // namespace sluice

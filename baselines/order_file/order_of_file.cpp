@@ -60,6 +60,7 @@ extern const System order_file = {
         },
     .plan = plan_of_table,
     .schedule = [](const ScheduleProblem&, const Options& options) { return table_of(options).schedule; },
+    .pairs = [](const Options& options) { return has_pairs(table_of(options).schedule); },
     .made_for = size_of_table,
 };
 

@@ -60,6 +60,8 @@ class Attempt {
       add(fmt::format("its schedule is of {} micro-batches; begin with empty_schedule(problem)",
                       schedule.microbatches));
     for (const Violation& violation : check(schedule, order.graph, order.placement)) add(violation.text);
+    if (has_pairs(schedule) && !(system_.pairs && system_.pairs(options_)))
+      add("its schedule has overlapped pairs, .pairs says that it has none");
     if (!faults_.empty()) {
       faults_.front().drawing = drawing_until_fault(schedule, order.graph);
       return std::move(faults_);

@@ -19,7 +19,7 @@ RunCase on_given_stages(const System& system, const std::string& stages) {
                    {"clock", "virtual"},
                    {"cluster", "flat:2"},
                    {"batch", 16},
-                   {"microbatches", 4},
+                   {"microbatches", 8},
                    {"steps", 1},
                    {"stages", stages}},
                   in_file("test", "")});

@@ -69,6 +69,18 @@ static void set_costs(Prepared& p, CostGraph costs) {
   p.costs = members_of(p.member_costs, p.tensor->degree);
 }
 
+// Throws InputError where layers have a pair_share that the case cannot take.
+static void require_one_pair_share(const Prepared& p, const RunCase& c) {
+  const auto layer = std::ranges::find_if(p.costs.layers, [](const LayerCost& l) { return l.pair_share.has_value(); });
+  if (layer == p.costs.layers.end()) return;
+  const std::string where = c.costs + ": layer '" + layer->name + "'";
+  if (p.cluster.pair_share)
+    throw InputError(where, "has a pair_share, and so has cluster '" + p.cluster.name + "'", "leave one of them out");
+  if (is_this_machine(c))
+    throw InputError(where, "has a pair_share, and this machine runs the ops of a pair one after the other",
+                     "leave it out, or use another cluster on the virtual clock");
+}
+
 // The costs of micro-batches of another size than the case's, for plans whose stages take such.
 static CostGraph costs_at(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   if (!is_cost_file(c.costs) && !profile_workload(c.workload, c.costs)) return case_costs(p, c, micro_batch);
@@ -300,6 +312,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));
   }
   set_costs(p, case_costs(p, c, p.micro_batch));
+  require_one_pair_share(p, c);
   for (const std::int64_t size : p.sizes.distinct()) p.size_costs.push_back(costs_at(p, c, size));
   refuse_inference(p);
   const Problem problem = problem_of(p, c);

@@ -96,8 +96,12 @@ std::string why_option_is_unused(const CaseReading& r, const std::string& name) 
   return why_unused(*spec, r.c, *r.system);
 }
 
-std::string without_host_links(const std::string& cluster) {
-  const std::size_t begin = cluster.find(",host=");
+bool has_pairs(const RunCase& c, const System& system) {
+  return system.pairs && !infers(c) && system.pairs(resolve_options(system.options, c.options, "options"));
+}
+
+std::string without_key(const std::string& cluster, const std::string& key) {
+  const std::size_t begin = cluster.find("," + key + "=");
   if (begin == std::string::npos) return cluster;
   const std::size_t end = std::min(cluster.find(',', begin + 1), cluster.size());
   return cluster.substr(0, begin) + cluster.substr(end);

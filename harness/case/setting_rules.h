@@ -20,8 +20,10 @@ Json options_json(const RunCase& c);
 // Options on which neither the task nor the replicas depend get their defaults.
 void canonicalize_options(RunCase& c, const System& system);
 std::string why_option_is_unused(const CaseReading& r, const std::string& name);
-// The cluster without "host=...".
-std::string without_host_links(const std::string& cluster);
+// Whether two ops of the case run as an overlapped pair.
+bool has_pairs(const RunCase& c, const System& system);
+// The cluster's description without ",KEY=...".
+std::string without_key(const std::string& cluster, const std::string& key);
 // Sets the case's workload, which the rules below ask about.
 void read_workload(CaseReading& r, const std::string& key);
 // Of what a workload file holds: two files of one name are two experiments.

@@ -72,9 +72,12 @@ std::vector<Setting> make_settings() {
       {.key = "cluster",
        .of_plan = true,
        .group = HelpGroup::machine,
-       .help = "Of the virtual clock: a name (see sluice list clusters), a JSON file, or "
-               "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
-               ",sharing=fair, ,sends=blocking and ,all_reduce=ring: how traffic shares links",
+       .help =
+           "Of the virtual clock: a name (see sluice list clusters), a JSON file, or "
+           "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1]; ,host=12GB/s: links to the hosts; "
+           ",sharing=fair, ,sends=blocking and ,all_reduce=ring: how traffic shares links; ,pair_share=0.9: what two "
+           "ops take that run as an overlapped pair, as a part of their sum; ,pairs=overlap: the sums of "
+           "tensor-parallel groups hide behind the products of a pair",
        .value = text(&RunCase::cluster),
        .fill =
            [](CaseReading& r) {
@@ -88,9 +91,12 @@ std::vector<Setting> make_settings() {
            },
        .canonicalize =
            [](RunCase& c, const System& s) {
-             if (!s.offload || infers(c)) c.cluster = without_host_links(c.cluster);
+             if (!s.offload || infers(c)) c.cluster = without_key(c.cluster, "host");
+             if (!has_pairs(c, s)) c.cluster = without_key(c.cluster, "pair_share");
+             if (!has_pairs(c, s) || c.tensor == 1) c.cluster = without_key(c.cluster, "pairs");
            },
-       .when_unused = "no activations move to the hosts, so host=... has no effect"},
+       .when_unused = "host=... has an effect only where activations move to the hosts, pair_share=... only on an "
+                      "order with overlapped pairs, pairs=... only there with tensor-parallel groups"},
       {.key = "costs",
        .of_plan = true,
        .group = HelpGroup::machine,

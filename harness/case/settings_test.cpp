@@ -190,6 +190,25 @@ TEST(Settings, ValuesThatDecideNothingAreNamed) {
   EXPECT_EQ(named(to_json(read(synchronous))), Named{}) << "the canonical JSON";
 }
 
+TEST(Settings, ThePairShareOfAClusterIsOfOrdersWithPairs) {
+  const auto with = [](const std::string& system, const std::string& cluster) {
+    return Json{{"system", system}, {"workload", "tiny"}, {"clock", "virtual"}, {"cluster", cluster}};
+  };
+  const std::string plain = "flat:4,latency=1us", paired = "flat:4,pair_share=0.75,latency=1us";
+  EXPECT_EQ(digest_of(read(with("gpipe", paired))), digest_of(read(with("gpipe", plain))));
+  EXPECT_TRUE(read_case({with("gpipe", paired), in_file("s.json", "")}).without_effect.contains("/cluster"));
+  EXPECT_NE(digest_of(read(with("dualpipe", paired))), digest_of(read(with("dualpipe", plain))));
+  const std::string overlap = "flat:4,pairs=overlap,latency=1us";
+  EXPECT_EQ(digest_of(read(with("dualpipe", overlap))), digest_of(read(with("dualpipe", plain))));
+  const auto tensor = [&](const std::string& system, const std::string& cluster) {
+    Json entry = with(system, cluster);
+    entry.update(Json{{"workload", "tfm256"}, {"ranks", 4}, {"tensor", 2}});
+    return digest_of(read(entry));
+  };
+  EXPECT_NE(tensor("dualpipe", overlap), tensor("dualpipe", plain));
+  EXPECT_EQ(tensor("gpipe", overlap), tensor("gpipe", plain));
+}
+
 TEST(Settings, AnOptionWhoseConditionDoesNotHoldMakesNoOtherCase) {
   const auto digest = [](const Json& options, const char* task) {
     return digest_of(read({{"system", "pipedream_2bw"}, {"workload", "tiny"}, {"task", task}, {"options", options}}));

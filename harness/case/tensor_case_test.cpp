@@ -97,6 +97,39 @@ TEST(TensorCase, SumsTakeTheTimeOfARing) {
   EXPECT_EQ(sum_seconds(cluster, 1, Bytes(4'000'000)).value, 0);
 }
 
+// F of one micro-batch and B of another: the sums of both (two passes have them) behind all products, or the products
+// behind the sums, but never less than F or B alone.
+TEST(TensorCase, PairsHideTheSumsOfEachOther) {
+  for (const std::string links : {"flat:8,bandwidth=100GB/s,latency=1us", "flat:8,bandwidth=1MB/s"}) {
+    const Json entry = {{"system", "stp"}, {"microbatches", 8}, {"batch", 32}};
+    const auto with = [&](const std::string& cluster) {
+      Json values = entry;
+      values["cluster"] = cluster;
+      return prepare(shared(values), test_profiles());
+    };
+    const Prepared apart = with(links), overlap = with(links + ",pairs=overlap");
+    bool summed = false;
+    for (std::size_t l = 0; l < apart.tensor->layers.size(); ++l) {
+      const LayerSplit& split = apart.tensor->layers[l];
+      const LayerCost& cost = overlap.member_costs.layers[l];
+      SCOPED_TRACE(links + " " + cost.name);
+      EXPECT_EQ(cost.forward, apart.member_costs.layers[l].forward);
+      EXPECT_FALSE(apart.member_costs.layers[l].pair_share);
+      double sums = 0;
+      for (const auto* of_pass : {&split.forward_sums, &split.input_gradient_sums})
+        for (const std::int64_t n : *of_pass)
+          sums += sum_seconds(apart.cluster, 2, Bytes(4 * n * apart.micro_batch)).value;
+      const double forward = cost.forward.value, backward = (cost.input_gradient + cost.weight_gradient).value;
+      const double least = std::max({forward + backward - sums, sums, forward, backward});
+      EXPECT_NEAR(*cost.pair_share * (forward + backward), least, 1e-12);
+      summed = summed || sums > 0;
+    }
+    EXPECT_TRUE(summed);
+    EXPECT_LT(simulated_update(overlap, program_of_updates(overlap)),
+              simulated_update(apart, program_of_updates(apart)));
+  }
+}
+
 TEST(TensorCase, OfMoreDevicesIsFasterWhereLinksAreFast) {
   const auto seconds = [](int tensor) {
     const Prepared p = prepare(shared({{"tensor", tensor},

@@ -23,6 +23,13 @@ Seconds sum_seconds(const Cluster& cluster, int degree, Bytes bytes) {
   return Seconds(steps * (latency.value + static_cast<double>(bytes.value) / degree * seconds_per_byte));
 }
 
+// Of a layer's F, I and W with their sums: what F of one micro-batch and B of another take where sums hide behind
+// products (Pairs::overlap).
+static double overlapped_share(const LayerCost& part, Seconds sums) {
+  const Seconds backward = part.input_gradient + part.weight_gradient, all = part.forward + backward;
+  return all.value > 0 ? std::max({all - sums, sums, part.forward, backward}).value / all.value : 1;
+}
+
 CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster,
                        const CostFormula& formula) {
   if (static_cast<int>(cluster.devices.size()) < model.degree)
@@ -60,6 +67,14 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
     }
     part.update = scaled(measured.update, part.update, by_formula.update);
     part.fused = measured.fused;
+    part.pair_share = measured.pair_share;
+    if (cluster.pairs == Pairs::overlap) {
+      if (measured.pair_share)
+        throw InputError("tensor",
+                         "layer '" + part.name + "' has a pair_share, and the cluster overlaps pairs by itself",
+                         "leave pair_share or pairs=overlap out");
+      part.pair_share = overlapped_share(part, forward_sums + input_gradient_sums);
+    }
     if (model.layers[l].rule == LayerSplit::Rule::whole) part.measured = measured.measured;
   }
   return own;

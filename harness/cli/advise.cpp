@@ -16,6 +16,7 @@
 #include "harness/case/tensor_rules.h"
 #include "harness/cli/case_flags.h"
 #include "harness/program/staleness.h"
+#include "harness/sim/compute_seconds.h"
 #include "results/model_error.h"
 
 namespace sluice {
@@ -33,9 +34,9 @@ std::vector<double> busy_seconds(const EvaluatedPlan& e) {
     for (const Instruction& i : rank) {
       if (!is_compute(i.opcode)) continue;
       const StageCost& stage = costs[i.stage.index()];
-      if (i.opcode == Opcode::forward || i.opcode == Opcode::recompute) seconds += stage.forward.value;
-      if (i.opcode == Opcode::backward || i.opcode == Opcode::input_gradient) seconds += stage.input_gradient.value;
-      if (makes_weight_gradient(i.opcode)) seconds += stage.weight_gradient.value;
+      seconds +=
+          ComputeSeconds{stage.forward.value, stage.input_gradient.value, stage.weight_gradient.value, stage.pair_share}
+              .of(i);
     }
     busy.push_back(seconds / std::max(1, e.program.updates));
   }

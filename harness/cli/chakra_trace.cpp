@@ -25,7 +25,7 @@ class InstructionCosts {
 
   double seconds(const Instruction& i) const {
     if (i.opcode == Opcode::optimizer_step) return costs_.stages[i.stage.index()].update.value;
-    return compute_seconds_of(program_, costs_, i.stage, i.micro).of(i.opcode);
+    return compute_seconds_of(program_, costs_, i.stage, i.micro).of(i);
   }
 
   std::int64_t message_bytes(const Instruction& i) const {

@@ -36,6 +36,10 @@ OpCosts op_costs(const ScheduleArguments& a) {
   return costs;
 }
 
+bool gives_pairs(const OpCosts& costs) {
+  return std::ranges::any_of(costs.stages, [](const OpCosts::OfStage& stage) { return stage.pair.has_value(); });
+}
+
 Json number(double v) { return v == std::round(v) ? Json(static_cast<std::int64_t>(v)) : Json(v); }
 
 // The system's options; --chunks is the option of that name, where there is one.
@@ -126,9 +130,11 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
   }
   const auto costs_of_stage = [&](std::size_t s) {
     const StageCost& stage = order.costs[s];
-    return Json{{"F", number(stage.forward.value)},
-                {"I", number(stage.input_gradient.value)},
-                {"W", number(stage.weight_gradient.value)}};
+    Json of_stage = {{"F", number(stage.forward.value)},
+                     {"I", number(stage.input_gradient.value)},
+                     {"W", number(stage.weight_gradient.value)}};
+    if (stage.pair_share != 1) of_stage["pair_share"] = stage.pair_share;
+    return of_stage;
   };
   Json costs = Json::object();
   if (op_costs(a).stages.size() == 1) {
@@ -245,7 +251,9 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::op
     fmt::print("one update after another: {:g} each with step=free, {:g} with step=barrier\n", f.update_free,
                f.update_barrier);
   if (order.theory.bubble_ratio)
-    fmt::print("by formula at F = I = W, without latency: {:.4f}\n", *order.theory.bubble_ratio);
+    fmt::print("by formula at F = I = W{}, without latency: {:.4f}\n",
+               has_pairs(order.schedule) && gives_pairs(op_costs(a)) ? ", pairs as long as their ops" : "",
+               *order.theory.bubble_ratio);
   print_ranks(order, f);
   if (order.schedule.sequence_chunks > 1)
     fmt::print("in flight are chunks of sequences, {} of which make a micro-batch\n", order.schedule.sequence_chunks);
@@ -327,6 +335,9 @@ int schedule_command(const ScheduleArguments& a) {
     }
   }
   if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", refused.front());
+  if (gives_pairs(op_costs(a)) &&
+      std::ranges::none_of(orders, [](const OrderOfOps& order) { return has_pairs(order.schedule); }))
+    fmt::print(stderr, "sluice: --costs: the time of a pair has no effect: no op runs in an overlapped pair\n");
   return several ? print_several(orders, refused, shared) : print_one(orders.front(), shared, trace, page);
 }
 

@@ -24,8 +24,10 @@ namespace sluice {
 static std::vector<OpCosts::OfStage> costs_in_file(const std::string& file) {
   std::vector<OpCosts::OfStage> stages;
   for (const LayerCost& layer : cost_graph_from_json(parse_json_file(file), file).layers) {
+    const double both = layer.forward.value + layer.input_gradient.value + layer.weight_gradient.value;
     stages.push_back({layer.forward.value, layer.input_gradient.value, layer.weight_gradient.value});
-    if (layer.forward.value + layer.input_gradient.value + layer.weight_gradient.value <= 0)
+    if (layer.pair_share) stages.back().pair = *layer.pair_share * both;
+    if (both <= 0)
       throw InputError(file, "the layer '" + layer.name + "' takes no time",
                        "give costs with one layer for each stage");
   }
@@ -34,9 +36,9 @@ static std::vector<OpCosts::OfStage> costs_in_file(const std::string& file) {
 
 OpCosts parse_op_costs(const std::string& text) {
   const auto error = [&] {
-    return InputError("--costs", "'" + text + "' is not F/I/W[+latency]",
-                      "write 1/1/1, 10/12/8+1 or, for every stage its own, 10/12/8,5/6/4+1; or name a file of costs, "
-                      "costs.json or costs.json+1");
+    return InputError("--costs", "'" + text + "' is not F/I/W[/PAIR][+latency]",
+                      "write 1/1/1, 10/12/8+1, 10/12/8/27 or, for every stage its own, 10/12/8,5/6/4+1; or name a file "
+                      "of costs, costs.json or costs.json+1");
   };
   constexpr std::string_view kFileEnd = ".json";
   const std::size_t file_end = text.rfind(kFileEnd);
@@ -61,7 +63,15 @@ OpCosts parse_op_costs(const std::string& text) {
     stage.input_gradient = time();
     if (!take('/')) throw error();
     stage.weight_gradient = time();
-    if (stage.forward + stage.input_gradient + stage.weight_gradient <= 0) throw error();
+    const double backward = stage.input_gradient + stage.weight_gradient, both = stage.forward + backward;
+    if (both <= 0) throw error();
+    if (!take('/')) continue;
+    stage.pair = time();
+    const double least = std::max(stage.forward, backward);
+    if (*stage.pair < least || *stage.pair > kMaxPairShare * both)
+      throw InputError("--costs", fmt::format("a pair of {:g} seconds", *stage.pair),
+                       fmt::format("F and B of {:g} and {:g} seconds take {:g} to {:g} together", stage.forward,
+                                   backward, least, kMaxPairShare * both));
   }
   if (take('+')) costs.latency = time();
   if (!rest.empty()) throw error();
@@ -69,8 +79,10 @@ OpCosts parse_op_costs(const std::string& text) {
 }
 
 static StageCost times(const OpCosts::OfStage& costs, double share) {
-  return {Seconds(costs.forward * share), Seconds(costs.input_gradient * share), Seconds(costs.weight_gradient * share),
-          Seconds(0), Bytes(0)};
+  StageCost cost{Seconds(costs.forward * share), Seconds(costs.input_gradient * share),
+                 Seconds(costs.weight_gradient * share), Seconds(0), Bytes(0)};
+  if (costs.pair) cost.pair_share = *costs.pair / (costs.forward + costs.input_gradient + costs.weight_gradient);
+  return cost;
 }
 
 // Per stage: of one op. share: of each, where the costs are of a rank's share of the model.

@@ -1,6 +1,7 @@
 // What `sluice schedule` shows of an order of ops, whether a system makes it or a file holds it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,13 @@ namespace sluice {
 struct OpCosts {
   struct OfStage {
     double forward = 1, input_gradient = 1, weight_gradient = 1;
+    std::optional<double> pair = {};  // F of one micro-batch and B of another as an overlapped pair; absent: F + I + W
   };
   std::vector<OfStage> stages{OfStage{}};  // one for all of them, or one for each
   double latency = 0, host_copy = 0;
 };
-// "10/12/8+1", the latter 0 where it is left out; "10/12/8,5/6/4+1", one F/I/W for each stage; or "costs.json+1", a
-// cost graph (cost_graph.h) with a layer for each stage. Throws InputError.
+// "10/12/8+1", the latter 0 where it is left out; "10/12/8,5/6/4+1", one F/I/W for each stage; "10/12/8/27": with the
+// seconds of a pair; or "costs.json+1", a cost graph (cost_graph.h) with a layer for each stage. Throws InputError.
 OpCosts parse_op_costs(const std::string& text);
 
 enum class CostsOf {

@@ -33,7 +33,7 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichRefuse) {
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("no schedule: chimera"), std::string::npos) << f.out;
   EXPECT_NE(f.out.find("one_f_one_b"), std::string::npos);
-  refuses({"schedule", "-s", "gpipe,1f1b", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
+  refuses({"schedule", "-s", "gpipe,breadth_first", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
   refuses({"schedule", "-s", "gpipe,1f1b", "--csv"}, {"--csv", "is of one order"});
   refuses({"schedule"}, {"--system is missing"});
 }
@@ -47,8 +47,31 @@ TEST_F(Cli, StagesMayHaveTimesOfTheirOwn) {
   EXPECT_EQ(s["costs"]["latency"], 1);
   refuses({"schedule", "-s", "gpipe", "-n", "3", "--costs", "1/1/1,2/2/2"}, {"--costs", "2 stages, and there are 3"});
   refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,2/2/2", "--costs-of", "rank"}, {"--costs"});
-  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,"}, {"--costs", "is not F/I/W[+latency]"});
-  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,2/2/2+"}, {"--costs", "is not F/I/W[+latency]"});
+  for (const char* wrong : {"1/1/1,", "1/1/1,2/2/2+", "1/1/1/", "1/1/1/2/2"})
+    refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", wrong}, {"--costs", "is not F/I/W[/PAIR][+latency]"});
+}
+
+TEST_F(Cli, APairTakesTheSecondsThatCostsGiveIt) {
+  const auto makespan = [&](const std::string& costs) {
+    return document({"schedule", "-s", "dualpipe", "-O", "variant=v", "-n", "4", "-m", "8", "--costs", costs,
+                     "--json"})["makespan"];
+  };
+  // 3 F, 8 F, 10 pairs, 7 I, W, 2 B and F on the critical path.
+  EXPECT_EQ(makespan("1/1/1"), 54);
+  EXPECT_EQ(makespan("1/1/1/3"), 54);
+  EXPECT_EQ(makespan("1/1/1/2.5"), 49);
+  EXPECT_EQ(makespan("2/2/2/5"), 98);
+  const Json s = document({"schedule", "-s", "dualpipe", "--costs", "1/1/1/2.25+1", "-n", "2", "--json"});
+  EXPECT_EQ(s["costs"], (Json{{"F", 1}, {"I", 1}, {"W", 1}, {"pair_share", 0.75}, {"latency", 1}}));
+  const Finished text = sluice({"schedule", "-s", "dualpipe", "--costs", "1/1/1/2.25", "-n", "2"});
+  EXPECT_EQ(text.err, "");
+  EXPECT_NE(text.out.find("by formula at F = I = W, pairs as long as their ops, without latency"), std::string::npos);
+  EXPECT_EQ(sluice({"schedule", "-s", "gpipe", "--costs", "1/1/1/2.25"}).err,
+            "sluice: --costs: the time of a pair has no effect: no op runs in an overlapped pair\n");
+  EXPECT_EQ(sluice({"schedule", "-s", "gpipe,dualpipe", "--costs", "1/1/1/2.25"}).err, "");
+  refuses({"schedule", "-s", "dualpipe", "--costs", "1/1/1/1.5"},
+          {"--costs", "a pair of 1.5 seconds", "F and B of 1 and 2 seconds take 2 to 30 together"});
+  refuses({"schedule", "-s", "dualpipe", "--costs", "1/1/1/31"}, {"--costs", "a pair of 31 seconds"});
 }
 
 TEST_F(Cli, SchedulesOfTensOfThousandsOfRanksAreSimulated) {
@@ -295,7 +318,8 @@ TEST_F(Cli, SeveralSystemsRunAtOnceWithTheOptionsThatTheyHave) {
   EXPECT_EQ(cases[0]["train"], false);
   refuses({"run", "-s", "gpipe", "-w", "tiny", "--no-train", "--dry-run"},
           {"--no-train", "the wall clock always trains"});
-  refuses({"run", "-s", "gpipe,1f1b", "-w", "tiny", "-O", "variant=h2", "--dry-run"}, {"unknown option 'variant'"});
+  refuses({"run", "-s", "gpipe,breadth_first", "-w", "tiny", "-O", "variant=h2", "--dry-run"},
+          {"unknown option 'variant'"});
 }
 
 TEST_F(Cli, NamesAndUnitsAreRefusedPlainly) {

@@ -14,6 +14,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
 
 namespace sluice {
@@ -259,6 +260,8 @@ Cluster cluster_from_json(const Json& json, const std::string& where) {
   if (reader.has("sends")) cluster.sends = choice_of<Sends>(reader.text("sends"), reader.where("sends"));
   if (reader.has("all_reduce"))
     cluster.all_reduce = choice_of<AllReduce>(reader.text("all_reduce"), reader.where("all_reduce"));
+  if (reader.has("pair_share")) cluster.pair_share = reader.number("pair_share", kMinPairShare, kMaxPairShare);
+  if (reader.has("pairs")) cluster.pairs = choice_of<Pairs>(reader.text("pairs"), reader.where("pairs"));
   if (reader.has("bucket")) reader.fail("bucket", kBucketIsOfTheCase, kWriteGradientBuckets);
   reader.no_other_keys();
   return cluster;
@@ -271,8 +274,19 @@ void require_peak(std::span<const Device> devices, const Storage& storage) {
                        "give its flops_16 in the cluster's file, or use fp32");
 }
 
-// What a description says of how traffic shares the links. False: the key is another.
-static bool change_traffic(Cluster& cluster, const std::string& key, const std::string& value,
+static double pair_share_of(const std::string& value, const std::string& where) {
+  std::string_view rest = value;
+  const std::optional<double> share = take_number(rest);
+  if (!share || !rest.empty() || !(*share >= kMinPairShare && *share <= kMaxPairShare))
+    throw InputError(where, "pair_share is '" + value + "'",
+                     fmt::format("give {:g} to {:g}: what two ops take as a pair, as a part of what they take one "
+                                 "after the other",
+                                 kMinPairShare, kMaxPairShare));
+  return *share;
+}
+
+// What a description says of how traffic shares the links, and of pairs of ops. False: the key is another.
+static bool change_overlap(Cluster& cluster, const std::string& key, const std::string& value,
                            const std::string& where) {
   if (key == "sharing") {
     cluster.sharing = choice_of<LinkSharing>(value, where);
@@ -280,6 +294,10 @@ static bool change_traffic(Cluster& cluster, const std::string& key, const std::
     cluster.sends = choice_of<Sends>(value, where);
   } else if (key == "all_reduce") {
     cluster.all_reduce = choice_of<AllReduce>(value, where);
+  } else if (key == "pair_share") {
+    cluster.pair_share = pair_share_of(value, where);
+  } else if (key == "pairs") {
+    cluster.pairs = choice_of<Pairs>(value, where);
   } else if (key == "bucket") {
     throw InputError(where, std::string("bucket: ") + kBucketIsOfTheCase, kWriteGradientBuckets);
   } else {
@@ -335,9 +353,9 @@ static Cluster flat_cluster(const std::string& description) {
       if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
           device.speed == kUnlimited)
         throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
-    } else if (!change_traffic(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory", "speed",
-                                              "host",      "sharing", "sends",  "all_reduce"};
+    } else if (!change_overlap(cluster, key, value, where)) {
+      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
+                                              "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
   }
@@ -378,6 +396,8 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
   if (cluster.sends == Sends::blocking && cluster.sharing == LinkSharing::fair)
     throw InputError(where, "has sends that block and links that are shared fairly, which do not go together",
                      "use sharing queue or sends beside");
+  if (cluster.pair_share && cluster.pairs == Pairs::overlap)
+    throw InputError(where, "says by pair_share and by pairs what an overlapped pair takes", "leave one of them out");
   if (cluster.all_reduce == AllReduce::nodes && cluster.nodes == 0)
     throw InputError(where, "does not say which devices are a node, which all_reduce nodes has to know",
                      "use all_reduce ring, or a cluster whose file has nodes");
@@ -443,9 +463,9 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
     for (Device& device : cluster.devices) device.memory = bytes;
   } else if (key == "speed") {
     slow_devices(cluster, value, where);
-  } else if (!change_traffic(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency", "memory",    "speed",
-                                            "sharing",   "sends",   "all_reduce"};
+  } else if (!change_overlap(cluster, key, value, where)) {
+    const std::vector<std::string> known = {"bandwidth", "latency",    "memory",     "speed", "sharing",
+                                            "sends",     "all_reduce", "pair_share", "pairs"};
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }

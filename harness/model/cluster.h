@@ -11,7 +11,7 @@
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
 // "sharing": "queue" or "fair", "sends": "beside" or "blocking", "all_reduce": "apart", "ring" or "nodes": see
-// LinkSharing, Sends and AllReduce.
+// LinkSharing, Sends and AllReduce. "pair_share": Cluster::pair_share; "pairs": "apart" or "overlap", see Pairs.
 #pragma once
 
 #include <optional>
@@ -71,6 +71,11 @@ enum class Sends { beside, blocking };
 // number of devices, two or more, in each of several nodes.
 enum class AllReduce { apart, ring, nodes };
 
+// The sums of tensor-parallel groups inside the two ops of an overlapped pair. apart: each takes its time, or what
+// pair_share says. overlap: those of one op are hidden by the products of the other, as far as these last; layer by
+// layer, F and B take the longer of all products and all sums.
+enum class Pairs { apart, overlap };
+
 template <>
 struct Choices<LinkSharing> {
   static constexpr Choice<LinkSharing> all[] = {{LinkSharing::queue, "queue"}, {LinkSharing::fair, "fair"}};
@@ -84,6 +89,14 @@ struct Choices<AllReduce> {
   static constexpr Choice<AllReduce> all[] = {
       {AllReduce::apart, "apart"}, {AllReduce::ring, "ring"}, {AllReduce::nodes, "nodes"}};
 };
+template <>
+struct Choices<Pairs> {
+  static constexpr Choice<Pairs> all[] = {{Pairs::apart, "apart"}, {Pairs::overlap, "overlap"}};
+};
+
+// Two ops cannot take less together than the longer one alone, which is at least half of their sum; above 1, they
+// hinder each other.
+inline constexpr double kMinPairShare = 0.5, kMaxPairShare = 10;
 
 struct Cluster {
   std::string name;
@@ -96,6 +109,10 @@ struct Cluster {
   LinkSharing sharing = LinkSharing::queue;
   Sends sends = Sends::beside;
   AllReduce all_reduce = AllReduce::apart;
+  // Of the seconds of two ops one after the other, what they take as an overlapped pair (pipeline/schedule.h). Absent:
+  // 1, or what the costs of the layers say.
+  std::optional<double> pair_share = {};
+  Pairs pairs = Pairs::apart;
   // Its devices are cores of the machine that costs were measured on: busy ones slow one another down, and messages
   // take what the executor's transport takes. `cores`: how many there are for the ranks.
   struct OneMachine {
@@ -156,7 +173,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
 // name of a file in `folder` (workloads/clusters). Behind a file or name, ",bandwidth=..." and ",latency=..." give all
 // its links another rate or latency, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. Behind any,
-// ",sharing=fair", ",sends=blocking" and ",all_reduce=ring". Throws InputError.
+// ",sharing=fair", ",sends=blocking", ",all_reduce=ring", ",pair_share=0.9" and ",pairs=overlap". Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 // The file that it reads, whether that is there or not; empty: none (flat:N).
 std::string cluster_file(const std::string& description, const std::string& folder);

@@ -146,6 +146,27 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
             "cluster 'flat:4,sharing=fairly': 'fairly' is unknown; did you mean 'fair'?");
 }
 
+TEST(ClusterTest, SaysWhatPairsTake) {
+  EXPECT_FALSE(load_cluster("flat:4", kFolder).pair_share);
+  EXPECT_EQ(load_cluster("flat:4,pair_share=0.75", kFolder).pair_share, 0.75);
+  EXPECT_EQ(load_cluster("dgx_h100,pair_share=1.25", kFolder).pair_share, 1.25);
+  EXPECT_EQ(from_text(kNode + R"({"count": 2}, "pair_share": 0.9})").pair_share, 0.9);
+  EXPECT_NE(error_of([] { from_text(kNode + R"({"count": 2}, "pair_share": 0.3})"); }).find("/pair_share"),
+            std::string::npos);
+  for (const std::string wrong : {"", "0.3", "11", "a", "0.9x"})
+    EXPECT_EQ(flat_refusal("flat:4,pair_share=" + wrong),
+              "cluster 'flat:4,pair_share=" + wrong + "': pair_share is '" + wrong +
+                  "'; give 0.5 to 10: what two ops take as a pair, as a part of what they take one after the other");
+  EXPECT_EQ(load_cluster("flat:4", kFolder).pairs, Pairs::apart);
+  EXPECT_EQ(load_cluster("flat:4,pairs=overlap", kFolder).pairs, Pairs::overlap);
+  EXPECT_EQ(from_text(kNode + R"({"count": 2}, "pairs": "overlap"})").pairs, Pairs::overlap);
+  EXPECT_EQ(flat_refusal("flat:4,pairs=overlaps"),
+            "cluster 'flat:4,pairs=overlaps': 'overlaps' is unknown; did you mean 'overlap'?");
+  EXPECT_EQ(flat_refusal("flat:4,pairs=overlap,pair_share=0.9"),
+            "cluster 'flat:4,pairs=overlap,pair_share=0.9': says by pair_share and by pairs what an overlapped pair "
+            "takes; leave one of them out");
+}
+
 TEST(ClusterTest, BucketsOfGradientsAreNoKeyOfAClusterAndTheErrorSaysWhereTheyBelong) {
   const std::string instead =
       "is a setting of the case, not of the cluster; write --gradient-buckets 25MB, or \"gradient_buckets\": \"25MB\" "

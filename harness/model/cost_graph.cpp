@@ -227,6 +227,7 @@ Json to_json(const CostGraph& graph) {
     if (l.weight_stash) layer["weight_stash"] = l.weight_stash->value;
     if (l.frozen.value > 0) layer["frozen"] = l.frozen.value;
     if (!l.part.empty()) layer["part"] = l.part;
+    if (l.pair_share) layer["pair_share"] = *l.pair_share;
     if (l.input_channels > 0) layer["input_channels"] = l.input_channels;
     if (!l.input_bytes.empty()) layer["input_bytes"] = bytes_json(l.input_bytes);
     for (const LayerVariant& v : l.variants) layer["variants"].push_back(to_json(v));
@@ -359,6 +360,7 @@ CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
       l.fail("frozen", fmt::format("is {} bytes, more than the layer's parameters", cost.frozen.value),
              fmt::format("give 0 to {}", cost.parameters.value));
     if (l.has("part")) cost.part = l.text("part");
+    if (l.has("pair_share")) cost.pair_share = l.number("pair_share", kMinPairShare, kMaxPairShare);
     cost.output = Bytes(l.integer<std::int64_t>("output", 0, kMaxBytes));
     for (auto [key, kept] : {std::pair("stash", &cost.stash), std::pair("weight_stash", &cost.weight_stash)})
       if (l.has(key)) *kept = Bytes(l.integer<std::int64_t>(key, 0, kMaxBytes));

@@ -65,6 +65,10 @@ struct LayerCost {
   // The smallest part of a PyTorch model that torchtitan can put into a stage and that holds this layer. Empty: none
   // (the loss, a function between modules), or not known.
   std::string part = {};
+  // Of its own seconds, what a pass takes in an overlapped pair (pipeline/schedule.h), where the communication of one
+  // op hides behind the computation of the other: F and B of two micro-batches take pair_share (F + I + W). Absent:
+  // Cluster::pair_share.
+  std::optional<double> pair_share = {};
   Bytes trained() const { return parameters - frozen; }
   Bytes kept() const { return stash.value_or(output); }
 };

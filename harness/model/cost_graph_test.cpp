@@ -79,6 +79,23 @@ TEST(CostGraphJsonTest, RoundTrips) {
   EXPECT_EQ(graph.layers[0].output, Bytes(20));
 }
 
+TEST(CostGraphJsonTest, TheShareOfAPairComesBackAndHasBounds) {
+  CostGraph graph = two_layers();
+  graph.layers[0].pair_share = 0.75;
+  const Json json = to_json(graph);
+  const CostGraph back = cost_graph_from_json(json, "g.json");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.layers[0].pair_share, 0.75);
+  EXPECT_FALSE(back.layers[1].pair_share);
+  EXPECT_EQ(in_proportion(back, 8).layers[0].pair_share, 0.75);
+  for (const double wrong : {0.4, 10.5}) {
+    Json changed = json;
+    changed["layers"][0]["pair_share"] = wrong;
+    EXPECT_NE(error_of([&] { cost_graph_from_json(changed, "g.json"); }).find("g.json: /layers/0/pair_share"),
+              std::string::npos);
+  }
+}
+
 TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
   CostGraph graph = two_layers();
   graph.layers[0].variants = {{.tensor = 2,

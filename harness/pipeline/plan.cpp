@@ -223,6 +223,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
       StageCost cost;
       Bytes trained;
       ContentionSums contention;
+      Seconds apart, paired;  // of all passes: one after another, and in pairs
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
         const LayerCost& layer = costs.layers[stage.layers[i]];
         const LayerVariant* variant = variant_of(stage, i, costs);
@@ -232,10 +233,14 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.parameters += variant ? variant->parameters : layer.parameters;
         trained += variant ? variant->parameters : layer.trained();
+        const Seconds passes = time.forward + time.input_gradient + time.weight_gradient;
+        apart += passes;
+        paired += passes * layer.pair_share.value_or(cluster.pair_share.value_or(1));
         contention.add(cost, layer, time, device.speed, shares[id.index()]);
       }
       cost.gradient_bytes = costs.gradients(trained);
       contention.finish(cost);
+      if (apart.value > 0) cost.pair_share = paired.value / apart.value;
       if (next && next->passed_channels > 0) {
         const LayerCost& divided = costs.layers[next->layers.front()];
         cost.input_gradient += time_on(divided, nullptr, device).input_gradient * passed_part(*next, costs);

@@ -90,6 +90,7 @@ struct StageCost {
     double spread = 0;
   };
   Contention contention = {};
+  double pair_share = 1;  // of its own seconds, what an op takes that runs in an overlapped pair
 };
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster);
 

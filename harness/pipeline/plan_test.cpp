@@ -96,6 +96,20 @@ TEST(StageCostsTest, AddLayersAndTakeTheSlowestReplica) {
             "plan: device 3 does not exist; cluster 'c' has 3");
 }
 
+// Layers 0 and 1 of the diamond take 6 and 12 seconds of F, I and W together: as pairs 0.5 x 6 and, as the cluster says
+// for all that say nothing, 0.75 x 12.
+TEST(StageCostsTest, APairTakesTheSharesOfItsLayers) {
+  Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(1), .links = {}};
+  CostGraph graph = diamond();
+  const Plan plan = plan_of({{{0, 1}, {DeviceId(0)}}, {{2, 3}, {DeviceId(0)}}});
+  EXPECT_EQ(stage_costs(plan, graph, cluster)[0].pair_share, 1);
+  graph.layers[0].pair_share = 0.5;
+  EXPECT_DOUBLE_EQ(stage_costs(plan, graph, cluster)[0].pair_share, (0.5 * 6 + 12) / 18);
+  cluster.pair_share = 0.75;
+  EXPECT_DOUBLE_EQ(stage_costs(plan, graph, cluster)[0].pair_share, (0.5 * 6 + 0.75 * 12) / 18);
+  EXPECT_DOUBLE_EQ(stage_costs(plan, graph, cluster)[1].pair_share, 0.75);
+}
+
 // Layers 1 and 2 of the diamond can share their work between two devices, at 6 bytes more each way.
 CostGraph shared_diamond() {
   CostGraph graph = diamond();

@@ -13,6 +13,11 @@ Schedule empty_schedule(int ranks, int microbatches) {
   return {.ranks = std::vector<std::vector<Op>>(ranks), .microbatches = microbatches};
 }
 
+bool has_pairs(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.ranks,
+                             [](const std::vector<Op>& ops) { return std::ranges::any_of(ops, &Op::overlapped); });
+}
+
 Schedule forwards_of(const Schedule& schedule) {
   Schedule result = empty_schedule(static_cast<int>(schedule.ranks.size()), schedule.microbatches);
   result.forward_only = true;

@@ -49,6 +49,9 @@ Schedule empty_schedule(int ranks, int microbatches);
 
 using StageOrders = std::vector<std::vector<Op>>;  // per stage, its compute ops in the order they run in
 
+// Whether any two ops run as an overlapped pair.
+bool has_pairs(const Schedule& schedule);
+
 // The order in which a schedule's ranks run their forwards, the rest left out: what its system does in inference.
 Schedule forwards_of(const Schedule& schedule);
 

@@ -192,6 +192,8 @@ struct System {
   Sharding (*sharding)(const ScheduleProblem&, const Options&) = nullptr;
   // Which stashes wait in the host's memory under its schedule; none: all stay on the device.
   Offload (*offload)(const ScheduleProblem&, const Schedule&, const Options&) = nullptr;
+  // Whether its order has overlapped pairs (schedule.h), whose cost (Cluster::pair_share) then has an effect; none: no.
+  bool (*pairs)(const Options&) = nullptr;
   // Of an order that exists for one size only: that size, which a case has unless it says another; none: any.
   PipelineSize (*made_for)(const Options&) = nullptr;
 

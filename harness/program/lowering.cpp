@@ -139,15 +139,16 @@ class RankLowering {
       case OpKind::forward:
         out_.push_back(compute(op, Opcode::forward, reads_.of_forward(op)));
         out_.back().checkpoint = keeps_input_only(k);
-        return;
+        break;
       case OpKind::weight_gradient:
         out_.push_back(compute(op, Opcode::weight_gradient, {.version = now}));
-        return;
+        break;
       case OpKind::backward:
       case OpKind::input_gradient:
         out_.push_back(compute(op, opcode_of(op.kind), reads_.of_backward(op, now)));
-        return;
+        break;
     }
+    out_.back().in_pair = op.overlapped || (k > 0 && ops_[k - 1].overlapped);
   }
 
   // Before a backward whose forward kept the stage's input only.

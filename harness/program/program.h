@@ -188,6 +188,7 @@ struct Instruction {
   Opcode opcode = Opcode::forward;
   bool checkpoint = false;   // forward: keeps the stage's input only; a recompute makes the rest
   bool overlapped = false;   // compute: with the next one of its rank, the first of a pair
+  bool in_pair = false;      // compute: the first or the second of a pair
   std::int16_t horizon = 0;  // compute: reads version - horizon * lr * Delta (WeightRule)
   StageId stage;             // the rank's own stage
   Micro micro;               // compute: the stage's own op number; communication: the message's on its edge (the same

@@ -12,6 +12,7 @@
 #include "harness/base/json.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/test_profiles.h"
@@ -53,6 +54,8 @@ Json experiment(const RunCase& c) {
       describe_program(c, p, program, microbatches, memory(program, stage_memory(p, c.optimizer, program.rule)),
                        record);
       all["record"] = facts_of(record);
+      if (c.clock == Clock::virtual_clock && c.task == Task::train)
+        all["update_seconds"] = simulated_update(p, program_of_updates(p)).value;
     }
     if (c.task == Task::train)
       all["numerics"] = std::to_string(
@@ -92,6 +95,7 @@ std::vector<Change> changed_settings() {
   const std::vector<Change> more = {
       {"cluster", {{"cluster", "flat:4,bandwidth=1GB/s"}}},
       {"cluster/host", {{"cluster", "flat:4,host=1MB/s"}}},
+      {"cluster/pair_share", {{"cluster", "flat:4,pair_share=0.75"}}},
       {"costs", {{"costs", "calibrated"}}},
       {"ranks", {{"ranks", 2}}},
       {"data_parallel", {{"data_parallel", 2}}},
@@ -176,7 +180,8 @@ std::optional<RunCase> read(const Json& values) {
 // The entries of a scenario: "train, not trained", "inference, wall clock", ...
 std::map<std::string, std::vector<Json>> scenarios(const System& system) {
   std::map<std::string, std::vector<Json>> all;
-  const Json common = {{"system", system.name}, {"ranks", 4}, {"microbatches", 8},
+  const int microbatches = system.name == "stp" ? 16 : 8;  // at least 3 p - 1
+  const Json common = {{"system", system.name}, {"ranks", 4}, {"microbatches", microbatches},
                        {"batch", 64},           {"steps", 3}, {"costs", "analytic"}};
   for (const char* task : {"train", "inference"}) {
     const auto add = [&](const std::string& scenario, Json more) {

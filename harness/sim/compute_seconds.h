@@ -10,8 +10,11 @@ namespace sluice {
 // recomputation costs a forward; what is no compute op, nothing.
 struct ComputeSeconds {
   double forward, input_gradient, weight_gradient;
+  double pair_share;  // StageCost::pair_share
 
-  double of(Opcode opcode) const {
+  double of(const Instruction& i) const { return i.in_pair ? pair_share * alone(i.opcode) : alone(i.opcode); }
+
+  double alone(Opcode opcode) const {
     switch (opcode) {
       case Opcode::forward:
       case Opcode::recompute:
@@ -34,7 +37,7 @@ inline ComputeSeconds compute_seconds_of(const Program& program, const Costs& co
                                      ? Costs::ChunkParts{}
                                      : costs.parts_of(program, stage, program.sequence_chunk_of(micro));
   return {cost.forward.value * part.forward, cost.input_gradient.value * part.input_gradient,
-          cost.weight_gradient.value * part.weight_gradient};
+          cost.weight_gradient.value * part.weight_gradient, cost.pair_share};
 }
 
 }  // namespace sluice

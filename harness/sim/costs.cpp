@@ -56,10 +56,10 @@ static Costs::ChunkParts parts_of_chunk(const PlanStage& stage, const CostGraph&
     double all = 0, chunk = 0;
     double part(double otherwise) const { return all > 0 ? chunk / all : otherwise; }
   } forward, input_gradient, weight_gradient;
-  const auto add = [&](Sum& sum, Seconds seconds, double pair_share) {
+  const auto add = [&](Sum& sum, Seconds seconds, double by_pairs) {
     const double launch = std::min(graph.launch, seconds).value;
     sum.all += seconds.value;
-    sum.chunk += launch + (seconds.value - launch) * ((1 - pair_share) * positions + pair_share * pairs);
+    sum.chunk += launch + (seconds.value - launch) * ((1 - by_pairs) * positions + by_pairs * pairs);
   };
   for (const int l : stage.layers) {
     const LayerCost& layer = graph.layers[l];

@@ -128,7 +128,7 @@ class Engine {
   }
   double compute_seconds(const Instruction& i) const {
     const int kind = kinds_ == 1 ? 0 : i.micro.value % kinds_;
-    return compute_seconds_[i.stage.value * kinds_ + kind].of(i.opcode);
+    return compute_seconds_[i.stage.value * kinds_ + kind].of(i);
   }
 
   // Until no rank can go on.

@@ -24,9 +24,10 @@ struct Size {
 };
 struct OpTimes {
   double f, i, w;
+  double pair;  // F and B as an overlapped pair
   double work() const { return f + i + w; }
 };
-constexpr OpTimes kEqual{1, 1, 1}, kOther{10, 12, 8};
+constexpr OpTimes kEqual{1, 1, 1, 3}, kOther{10, 12, 8, 30}, kPaired{1, 1, 1, 2.25};
 
 struct SizeCase {
   std::string name;  // of the test
@@ -50,6 +51,20 @@ std::function<Given(Size)> chunks_and(const Given& given) {
     all["chunks"] = text(size.v);
     return all;
   };
+}
+
+// DualPipe of p ranks a direction: all pairs of a rank follow one another (Victarry/PP-Schedule-Visualization,
+// formula.py).
+std::optional<double> dualpipe(int p, int m, OpTimes t) {
+  if (t.f != t.i) return std::nullopt;
+  return 3 * p * t.f + (2 * m - p - 2) * t.pair + (2 * p - 1) * t.i + t.w + 2 * (t.i + t.w);
+}
+
+// Megatron-Core's combined 1F1B (the same file): on the critical path p (v - 1) + 1 forwards and backwards by
+// themselves, the fill and the drain, and the rest in pairs.
+std::optional<double> combined(Size s, OpTimes t) {
+  const int apart = s.p * (s.v - 1) + 1;
+  return (s.p - 1 + apart) * t.work() + (s.m * s.v - apart) * t.pair;
 }
 
 // GPipe, 1F1B and, divided among v stages, their looped forms.
@@ -127,6 +142,16 @@ const std::vector<SizeCase>& cases() {
        .accepts = in_rounds,
        .makespan = recomputed,
        .chunked = true},
+      {.name = "combined_1f1b",
+       .system = "one_f_one_b",
+       .options = options({{"variant", "combined"}}),
+       .makespan = combined},
+      {.name = "combined_interleaved",
+       .system = "interleaved_1f1b",
+       .options = chunks_and({{"variant", "combined"}}),
+       .accepts = in_rounds,
+       .makespan = combined,
+       .chunked = true},
       {.name = "breadth_first_fifo",
        .system = "breadth_first",
        .options = chunks_and({}),
@@ -178,17 +203,19 @@ const std::vector<SizeCase>& cases() {
        .system = "dualpipe",
        .options = options({}),
        .accepts = [](Size s) { return s.p % 2 == 0 && s.m % 2 == 0 && s.m >= 2 * s.p; },
-       .makespan = [](Size s, OpTimes t) -> std::optional<double> {
-         if (t.f != t.i) return std::nullopt;
-         return s.m * t.work() + (s.p / 2 - 1) * 2 * t.f;
-       }},
+       .makespan = [](Size s, OpTimes t) { return dualpipe(s.p / 2, s.m / 2, t); }},
       {.name = "dualpipe_v",
        .system = "dualpipe",
        .options = options({{"variant", "v"}}),
        .accepts = [](Size s) { return s.m >= 2 * s.p; },
+       .makespan = [](Size s, OpTimes t) { return dualpipe(s.p, s.m, t); }},
+      {.name = "stp",
+       .system = "stp",
+       .options = options({}),
+       .accepts = [](Size s) { return s.m >= 3 * s.p - 1; },
        .makespan = [](Size s, OpTimes t) -> std::optional<double> {
-         if (t.f != t.i) return std::nullopt;
-         return 2 * s.m * t.work() + (s.p - 1) * 2 * t.f;
+         if (t.f != t.i || t.pair != t.work()) return std::nullopt;
+         return 2 * s.m * t.work() + (s.p - 1) * (t.f + t.i - t.w);
        }},
       // At B = 2 F for one unit of p micro-batches: ratio (p - 2) / (3 m / 2 + p - 2).
       {.name = "chimera",
@@ -265,10 +292,11 @@ TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
           const auto found = check(schedule, problem.graph, problem.placement);
           ASSERT_TRUE(found.empty()) << found.front().text;
           const Program program = lower(schedule, problem.graph, problem.placement, system.weights(problem, given));
-          for (const OpTimes& t : {kEqual, kOther}) {
-            const Bubbles b = simulate(program, uniform_costs(problem.stages(), t.f, t.i, t.w),
-                                       latency_cluster(p, Seconds(0)), chain.devices, {.trace = false})
-                                  .bubble;
+          for (const OpTimes& t : {kEqual, kOther, kPaired}) {
+            Costs costs = uniform_costs(problem.stages(), t.f, t.i, t.w);
+            for (StageCost& cost : costs.stages) cost.pair_share = t.pair / t.work();
+            const Bubbles b =
+                simulate(program, costs, latency_cluster(p, Seconds(0)), chain.devices, {.trace = false}).bubble;
             const auto makespan = c.makespan ? c.makespan(size, t) : std::nullopt;
             const auto span = c.span ? c.span(size, t) : std::nullopt;
             if (makespan) {

@@ -162,6 +162,35 @@ rank 3  ......F0I0F1I1F2I2F3I3F4I4F5I5F6I6F7I7W0W1W2W3W4W5W6W7
 )");
 }
 
+TEST(DrawnScheduleTest, CombinedForwardsAndBackwards) {
+  EXPECT_EQ(drawn("one_f_one_b", 3, 6, {{"variant", "combined"}}), R"(
+rank 0  F0F1F2F3F4........F5B0+-B1--..B2--B3--..B4--B5--
+rank 1  ..F0F1F2....F3B0+-F4B1+-F5B2+-B3--..B4--B5--....
+rank 2  ....F0F1B0+-F2B1+-F3B2+-F4B3+-F5B4+-B5--........
+)");
+  EXPECT_EQ(drawn("interleaved_1f1b", 2, 4, {{"variant", "combined"}}), R"(
+rank 0  F0F1f0f1F2....F3b0+-f2b1+-f3B0+-B1--..b2--b3--B2--B3--
+rank 1  ..F0F1f0f1b0+-F2b1+-F3B0+-f2B1+-f3b2+-b3--B2--B3--....
+)");
+  EXPECT_EQ(to_text(schedule_of("one_f_one_b", 1, 3, {{"variant", "combined"}})),
+            "rank 0: 0F0 (0F1;0B0) (0F2;0B1) 0B2\n");
+  // One stage a rank: the same order.
+  EXPECT_EQ(schedule_of("interleaved_1f1b", 4, 8, {{"chunks", "1"}, {"variant", "combined"}}),
+            schedule_of("one_f_one_b", 4, 8, {{"variant", "combined"}}));
+}
+
+TEST(DrawnScheduleTest, SynergisticTensorAndPipelineParallelism) {
+  EXPECT_EQ(drawn("stp", 2, 5), R"(
+time 0
+rank 0  F0-F1-F2-f0-F3-f1-i0+F4-w0+...f2-b1+---B0----f3-i2+B1----f4-i3+B2----b4-
+rank 1  ...F0-f0-F1-f1-F2-F3+f2-b0+---F4-B0+---f3-i1+B1----f4-i2+B2----b3----B3-
+time 24
+rank 0  ---B3----w2-w3-B4----
+rank 1  ---b4----B4----w1-w2-
+)");
+  EXPECT_EQ(to_text(schedule_of("stp", 1, 2)), "rank 0: 0F0 1F0 0F1 (1F1;1B0) 0B0 1B1 0B1\n");
+}
+
 TEST(DrawnScheduleTest, DualPipe) {
   EXPECT_EQ(drawn("dualpipe", 4, 8), R"(
 rank 0  F0F1F2f4i4w4f5F3b5+-..f6B0+-b6--..f7B1+-b7--I2W2I3W3
