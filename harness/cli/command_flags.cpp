@@ -165,9 +165,9 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
       ->type_name("N");
   c->add_option("--costs", a->costs,
                 "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1; of every stage its own: "
-                 "10/12/8,5/6/4+1. 10/12/8/27: with those of F and B of two micro-batches as an overlapped pair "
-                 "(default: their sum); any op in a pair takes the same part of its own seconds. Or a file of costs "
-                 "with a layer for each stage: costs.json, costs.json+1")
+                "10/12/8,5/6/4+1. 10/12/8/27: with those of F and B of two micro-batches as an overlapped pair "
+                "(default: their sum); any op in a pair takes the same part of its own seconds. Or a file of costs "
+                "with a layer for each stage: costs.json, costs.json+1")
       ->capture_default_str()
       ->type_name("F/I/W[/PAIR][+LATENCY]");
   c->add_option("--host-copy", a->host_copy,
