@@ -145,6 +145,29 @@ def clocks(records):
     return text + [*summary, ""], summary
 
 
+def validation(records):
+    cases = collections.defaultdict(dict)
+    for record in records:
+        if (of := record["environment"].get("validation")) and record["outcome"] == "ok":
+            cases[of["label"], of["round"]][record["clock"]] = record
+    both = {label: pair for (label, _), pair in cases.items() if len(pair) == 2}
+    if not both:
+        return []
+    rows, times, peaks, pairs = [], [], [], []
+    for label, pair in sorted(both.items()):
+        measured, predicted = seconds_of(pair["wall"]), seconds_of(pair["virtual"])
+        times.append(predicted / measured - 1)
+        peaks.append(peak(pair["wall"], "predicted_peak_bytes") / peak(pair["wall"], "peak_bytes") - 1)
+        pairs.append((pair["wall"]["workload"], measured, predicted))
+        rows.append([label, f"{1e3 * measured:.1f} ms", f"{1e3 * predicted:.1f} ms", percent(times[-1]),
+                     percent(peaks[-1])])
+    return ["## Every system on both clocks", "",
+            "`sluice validate --quick --device cuda`: two ranks that share the GPU; medians of updates. Predicted",
+            "peaks leave out buffers, here the memory that cuDNN's and cuBLAS's kernels work in.", "",
+            *table(["case", "update", "predicted", "error", "memory's error"], rows),
+            errors_text("Times", times), errors_text("Peaks", peaks), order_text(pairs), ""]
+
+
 def losses(records):
     expected = json.loads(CPU_LOSSES.read_text()) if CPU_LOSSES.exists() else {}
     rows = []
@@ -283,7 +306,8 @@ def page_of(files):
     if tests:
         text += [f"`cuda_test`, program by program: {', '.join(tests)}."
                  + "".join(f" Failed: `{name}`." for name in failed), ""]
-    text += [*by_shape(), *systems, *losses(records), *nccl(records, log), *peers(records), *kernels(files.kernels)]
+    text += [*by_shape(), *systems, *validation(records), *losses(records), *nccl(records, log), *peers(records),
+             *kernels(files.kernels)]
     return "\n".join(text).rstrip("\n") + "\n"
 
 

@@ -81,10 +81,17 @@ bool lacks_steady_state(const Record& record) {
          !is_disturbed(record) && !steady_state(record);
 }
 
+// Those after the warm-up; on the wall clock without the last ones of a stale run, if two others are left.
+static std::span<const double> counted_steps(const Record& record) {
+  const std::span<const double> all(record.step_seconds);
+  const std::size_t warmup = std::min(warmup_of(record), all.size());
+  const std::size_t tail = record.clock == Clock::wall ? staleness_of(record) : 0;
+  return all.subspan(warmup, all.size() - warmup - (all.size() >= warmup + tail + 2 ? tail : 0));
+}
+
 static std::optional<Throughput> without_interval(const Record& record) {
-  const std::size_t warmup = warmup_of(record);
-  if (!has_metrics(record) || record.step_seconds.size() <= warmup || record.samples_per_step <= 0) return std::nullopt;
-  const auto steps = std::span(record.step_seconds).subspan(warmup);
+  const auto steps = counted_steps(record);
+  if (!has_metrics(record) || steps.empty() || record.samples_per_step <= 0) return std::nullopt;
   const auto samples = static_cast<double>(record.samples_per_step);
   const auto over = [&](std::size_t count, double seconds) -> std::optional<Throughput> {
     if (!(seconds > 0) || !std::isfinite(seconds)) return std::nullopt;
@@ -101,8 +108,7 @@ std::optional<Throughput> throughput(const Record& record) {
   std::optional<Throughput> result = without_interval(record);
   if (!result || record.clock == Clock::virtual_clock) return result;
   const auto samples = static_cast<double>(record.samples_per_step);
-  const auto steps = std::span(record.step_seconds).subspan(warmup_of(record));
-  if (const auto seconds = mean_interval(steps); seconds && seconds->low > 0)
+  if (const auto seconds = mean_interval(counted_steps(record)); seconds && seconds->low > 0)
     result->interval = Interval{samples / seconds->high, samples / seconds->low};
   return result;
 }

@@ -68,6 +68,19 @@ TEST(Metrics, ThroughputLeavesOutHowThePipeFillsAndDrains) {
   EXPECT_EQ(throughput(r)->steps, 6u);
 }
 
+TEST(Metrics, ThroughputOnTheWallClockLeavesOutTheLastStepsOfAStaleRun) {
+  Record r = simulated_run();
+  r.clock = Clock::wall;
+  r.warmup_steps = 1;
+  r.step_seconds = {3, 1, 1, 1, 0.25, 0.25};
+  EXPECT_DOUBLE_EQ(throughput(r)->samples_per_second, 5 * 8 / 3.5);  // not stale
+  r.theory = {.staleness = {2, 1, 0}};
+  EXPECT_DOUBLE_EQ(throughput(r)->samples_per_second, 8);
+  EXPECT_EQ(throughput(r)->steps, 3u);
+  r.step_seconds = {3, 1, 0.25};  // too few are left
+  EXPECT_DOUBLE_EQ(throughput(r)->samples_per_second, 2 * 8 / 1.25);
+}
+
 TEST(Metrics, ARunThatIsTooShortToBeSteadySaysWhatItsSteadyStateIs) {
   Record r = simulated_run();
   r.step_seconds = {5, 1, 3};

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFewestSteps = 6, kMaxSteps = 2000, kFewestRounds = 4;
+constexpr int kFewestSteps = 10, kMaxSteps = 2000, kFewestRounds = 4;
 constexpr double kMaxWaiting = 2;  // seconds, for cores that work side by side
 
 fs::path new_temporary_folder() {
