@@ -112,7 +112,7 @@ TEST_F(TraceCommand, WritesCostsThatScheduleAndPlanRead) {
 
 TEST_F(TraceCommand, SimulatesTheOrdersThatAreAskedFor) {
   const Json traced = document({"trace", stored("gpipe_rank0.json"), stored("gpipe_rank1.json"), "--system",
-                                "1f1b,zero_bubble", "--set", "variant=h2", "--json"});
+                                "gpipe,zero_bubble", "--set", "variant=h2", "--json"});
   ASSERT_EQ(traced["orders"].size(), 3u);
   EXPECT_EQ(traced["orders"][2]["options"]["variant"], "h2");
 }
