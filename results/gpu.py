@@ -45,6 +45,7 @@ def keep(out, files, rehearsals):
     """Copies what came back. Fails where it is a rehearsal's that is not asked for."""
     records = [line for name in ("runs", "nccl", "peers", "validation") for line in lines_of(out / f"{name}.jsonl")]
     log = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines_of(out / "log.txt")]
+    log = [re.sub(r"^measure /\S*", "measure OUT", line) for line in log]
     if not records or not log:
         sys.exit(f"error: '{out}' holds no runs.jsonl and log.txt; give the folder that measure wrote")
     if any("--rehearse" in line for line in log if line.startswith("measure ")) and not rehearsals:

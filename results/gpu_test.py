@@ -56,7 +56,8 @@ def main():
                      "| gpipe | 4 | 100.0 ms | 104.0 ms | +4.0 % | 2.00 GiB | +10.0 % |",
                      "| zero_bubble | 4 | 50.0 ms | 110.0 ms | +120.0 % | 2.00 GiB | +10.0 % |",
                      # Errors 4 %, 25 %, 120 %; three pairs: only gpipe after one_f_one_b is predicted so.
-                     "Times of ranks that share it of 3 predictions: median error 25.0 %, 90th percentile 120.0 %, largest 120.0 %.",
+                     "Times of ranks that share it of 3 predictions: median error 25.0 %, 90th percentile 120.0 %, "
+                     "largest 120.0 %.",
                      "Of 3 pairs of one workload that differ by more than 5 %, 1 are predicted in their order.",
                      "| spp a | 100.0 ms | 120.0 ms | +20.0 % | +10.0 % |",
                      "| all_reduce | 4,096 | 2.00e-04 | yes |", "| one_f_one_b | vgg16_batch64 | ok | 200.0 ms |",
