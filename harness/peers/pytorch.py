@@ -188,7 +188,7 @@ def run_rank(rank, a, schedule, folder):
     device = set_up_rank(a.device, rank)
     result = train_in_one_process(a, schedule, device) if schedule in ONE_PROCESS else train_in_pipeline(
         a, schedule, rank, folder, device)
-    # Not in the parent, of which the ranks are forks: this starts CUDA, which no fork can use then.
+    # Not in the parent: this starts CUDA, and a process that is forked after that cannot use it.
     result["compiler"] = re.search(r"(GCC|clang) [\d.]+", torch.__config__.show()).group()
     with open(os.path.join(folder, f"rank{rank}.json"), "w") as out:
         json.dump(result, out)

@@ -314,7 +314,7 @@ Events read_events(const std::string& file, const std::vector<PatternSet>& sets)
   return reader.take(rest);
 }
 
-// The compute ops of a file on the host, or on the GPU, unordered; the start of each one's range beside it.
+// The compute ops of a file on the host, or on the GPU, unordered, each with the start of its range.
 struct RankOps {
   std::vector<std::pair<double, TracedOp>> ops;
   TimeSpans exposed;

@@ -239,7 +239,6 @@ def derive_a100(h100):
 # What kernels.py measures: its name of a device, ours, and the data sheet's peaks, bandwidth and multiprocessors.
 PEAKS = {"bf16": 989.4e12, "fp16": 989.4e12, "fp32": 66.9e12}
 OWN = {"NVIDIA H100 80GB HBM3": ("h100_hbm3", PEAKS, 3350, 132), "NVIDIA H200": ("h200", PEAKS, 4800, 132)}
-SIDES = {256, 512, 1024, 2048, 4096}
 
 
 def is_held_out(shape):

@@ -29,8 +29,8 @@ std::vector<std::int64_t> batched(std::int64_t batch, const Shape& shape) {
   return full;
 }
 
-// gpu: by its own clock, or what the host takes to queue the work, if that is longer. In a run the host is ahead of a
-// GPU that has enough to do; so the GPU is kept busy until the work is queued, or it would wait for each kernel.
+// gpu: by its own clock, or the host's time to queue the work, if that is longer. In a run the host is ahead of a GPU
+// that has enough to do; so the GPU is kept busy until the work is queued, or it would wait for each kernel.
 double seconds_of(RankDevice* gpu, const std::function<void()>& work) {
   if (gpu) {
     gpu->synchronize();

@@ -6,7 +6,7 @@ Needs PyTorch only. A row a kernel, written as it is measured, the most valuable
 keeps what it has. `seconds` is the median of five batches of calls between two CUDA events, `spread` their range over
 the median. Where `timed` says "graph", a batch is the replay of a CUDA graph, which waits for no host: these are the
 times of the device. Where it says "queued", a host queues the calls one by one, which small kernels wait for.
-`host_seconds` is what the host takes to queue a call. Inputs of products and convolutions are rotated, so that they
+`host_seconds` is the host's time to queue a call. Inputs of products and convolutions are rotated, so that they
 do not stay in the L2 cache; `detail` says which of a product's are transposed (tn: forward of a linear layer, nn: its
 input gradient, nt: its weight gradient). batch, m, n, k of a row:
     product                  batch x (m x k) x (k x n)
@@ -17,7 +17,7 @@ input gradient, nt: its weight gradient). batch, m, n, k of a row:
     column_sum               1, rows, columns: a bias's gradient
     convolution_*            samples, input channels, output channels, window; the side of its input is in `detail`
     adamw, sgd_momentum      1, parameters
-    block_*                  samples, heads, positions, width of a GPT block, of which a rank of `degree` has its part;
+    block_*                  samples, heads, positions, width of a GPT block; in `detail` its tensor-parallel degree;
                              causal, with biases; `bytes` is what its forward keeps for its backward
     gpt_step                 samples, layers, positions, width: a training step of a whole GPT with fp32 weights under
                              autocast and fused AdamW; `bytes` is the peak of the memory
@@ -328,8 +328,7 @@ def gpt_steps(table):
             step(0)
             peak = torch.cuda.max_memory_allocated()
         flop = 3 * (layers * block_flop(b, s, width, 1) + 2 * b * s * width * vocabulary)
-        table.add("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}", as_graph=False)
-        table.add("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}")
+        table.add_both_ways("gpt_step", "bf16", (b, layers, s, width), step, flop, peak, f"heads={heads}")
         del gpt, optimizer
         if table.timer.gpu:
             torch.cuda.empty_cache()
