@@ -41,7 +41,7 @@ Seconds convolution_seconds(const Calibration& calibration, ConvolutionPass pass
 struct AttentionWork {
   double pairs = 0, width = 0, keys = 0, bytes = 0;
 };
-// With n = 2 products forward, 5 backward, P multiprocessors and blocks of 128 queries, the last of which may run alone:
+// With n = 2 products forward, 5 backward, P multiprocessors, blocks of 128 queries, the last of which may run alone:
 //   compute = 2 n (pairs / P + tail 128 keys) (width + extra) 128 / (128 + extra) / (peak share / P) + gap
 // or what the bytes take, if that is longer. Throws InputError where the calibration has none.
 Seconds fused_attention_seconds(const Calibration& calibration, bool backward, const AttentionWork& work);
