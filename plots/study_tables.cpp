@@ -197,7 +197,7 @@ std::vector<StudyRun> study_runs(std::span<const Record> records) {
 bool matches(const StudyRun& run, const Conditions& where) {
   return std::ranges::all_of(where, [&](const auto& condition) {
     const auto field = run.fields.find(condition.first);
-    return field != run.fields.end() && std::ranges::count(condition.second, field->second) > 0;
+    return std::ranges::count(condition.second, field == run.fields.end() ? "null" : field->second) > 0;
   });
 }
 

@@ -38,9 +38,11 @@ fs::path output_place(const fs::path& path) {
     return fs::canonical(path);
   }
   const int missing = errno;
-  if (::lstat(path.c_str(), &status) == 0)
-    fail(S_ISLNK(status.st_mode) && missing == ENOENT ? "is a link to a file that does not exist"
-                                                      : "cannot be opened for writing: " + errno_text(missing));
+  if (::lstat(path.c_str(), &status) == 0) {
+    if (missing == ENOENT && !S_ISLNK(status.st_mode)) return output_place(path);  // another process just made it
+    fail(missing == ENOENT ? "is a link to a file that does not exist"
+                           : "cannot be opened for writing: " + errno_text(missing));
+  }
   if (!path.has_filename()) fail("ends with / like a folder");
   if (missing != ENOENT && missing != ENOTDIR) fail("cannot be opened for writing: " + errno_text(missing));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";

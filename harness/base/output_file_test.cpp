@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "harness/base/error.h"
 #include "harness/base/read_text.h"
@@ -45,6 +47,22 @@ TEST_F(OutputFileTest, ReplacesNothingAndItsOwnKind) {
     EXPECT_EQ(read_text(folder_ / name, 100), "page 2");
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 3);  // no temporary file is left
+}
+
+// Shards that start together open one file: each finds it missing, or made by another just now.
+TEST_F(OutputFileTest, AFileThatAnotherProcessMakesMeanwhileIsTaken) {
+  for (int round = 0; round < 1000; ++round) {
+    const fs::path path = folder_ / std::to_string(round);
+    std::atomic<bool> go = false;
+    std::thread other([&] {
+      while (!go) {
+      }
+      put(path.filename(), "");
+    });
+    go = true;
+    EXPECT_NO_THROW(output_place(path)) << round;
+    other.join();
+  }
 }
 
 TEST_F(OutputFileTest, WritesBehindALink) {
