@@ -8,6 +8,7 @@
 #include <map>
 
 #include "harness/base/quantities.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/compare.h"
 #include "results/comparison_rows.h"
@@ -165,7 +166,7 @@ class Race {
     if (!reference_ || row.reference) return "";
     if (reference_->throughput)
       return fmt::format("{:.2f}× the single device", row.throughput.value().median / reference_->throughput->median);
-    return "the single device: " + outcome_words(*reference_);
+    return "the single device: " + short_outcome(*reference_);
   }
 
   Win soonest() const {
@@ -188,7 +189,7 @@ class Race {
     constexpr int enough = static_cast<int>(kSeedsToTell);
     if (first.attempts < enough || second.attempts < enough) {
       win.confidence = Confidence::unknown;
-      win.why = fmt::format("{} and {} seeds are too few, {} each are needed", first.attempts, second.attempts, enough);
+      win.why = fmt::format("{}; at least {} each are needed to tell", seeds_of(first, second), enough);
     } else if (first.reached < first.attempts) {
       win.confidence = Confidence::unsure;
       win.why = fmt::format("{} of its {} seeds missed the target", first.attempts - first.reached, first.attempts);
@@ -198,9 +199,16 @@ class Race {
       win.confidence = Confidence::tie, win.why = "within " + model_error_text(error_);
     } else {
       win.confidence = Confidence::sure;
-      win.why = fmt::format("the ranges of {} and {} seeds do not touch", first.attempts, second.attempts);
+      win.why = "the ranges do not touch: " + seeds_of(first, second);
     }
     return win;
+  }
+
+  // "1 seed each", "1 and 5 seeds".
+  static std::string seeds_of(const ComparisonRow& first, const ComparisonRow& second) {
+    const int n = first.attempts;
+    return n != second.attempts ? fmt::format("{} and {} seeds", n, second.attempts)
+                                : fmt::format("{} seed{} each", n, n == 1 ? "" : "s");
   }
 
   Win least_memory() const {
@@ -210,17 +218,11 @@ class Race {
     return {.row = ranked[0], .name = title_of(*ranked[0]), .value = bytes_text(ranked[0]->peak_memory->median)};
   }
 
-  static std::string outcome_words(const ComparisonRow& row) {
-    std::string words = choice_name(row.outcome);
-    std::ranges::replace(words, '_', ' ');
-    return words;
-  }
-
   std::vector<Unfinished> unfinished() const {
     std::vector<Unfinished> groups;
     for (const ComparisonRow* row : rows_) {
       if (row->outcome == RecordOutcome::ok) continue;
-      const std::string outcome = outcome_words(*row);
+      const std::string outcome = outcome_words(row->outcome);
       auto group = std::ranges::find(groups, outcome, &Unfinished::outcome);
       if (group == groups.end()) group = groups.insert(groups.end(), {outcome, {}, row->reason});
       const auto seeds = static_cast<int>(row->records.size());

@@ -9,6 +9,7 @@
 
 #include "harness/base/json.h"
 #include "plots/charts.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 #include "results/system_style.h"
@@ -16,7 +17,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kBad = "#b3261e";
 constexpr int kBarStep = 26;
 constexpr double kPanelWidth = 390, kCharacter = 6.6;  // pixels
 
@@ -56,7 +56,7 @@ Json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
                   {"system", bar.system},
                   {"text", bar.text},
                   {"color", system_style(bar.system).color},
-                  {"ink", bar.value ? "#333" : kBad},
+                  {"ink", bar.value ? "#333" : kLimitColor},
                   {"value", bar.value.value_or(from)},
                   {"drawn", bar.value.has_value()},
                   {"end", bar.value ? end_of(bar) : from}};
@@ -67,7 +67,7 @@ Json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
   const Json y = {{"field", "label"},
                   {"type", "nominal"},
                   {"sort", string_array(order)},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
+                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
   const auto x = [&](const char* field) {
     return Json{{"field", field},
                 {"type", "quantitative"},
@@ -94,13 +94,16 @@ Json panel_spec(const BarPanel& panel, const std::string& axis, double from, dou
     layers.push_back({{"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 3})}, {"color", "#6f6f6f"}}},
                       {"encoding", {{"x", {{"datum", *panel.reference}, {"type", "quantitative"}}}}}});
   const Json has_interval = Json::array({{{"filter", "isValid(datum.low)"}}});
-  layers.push_back({{"transform", has_interval},
-                    {"mark", {{"type", "rule"}, {"strokeWidth", 1.4}, {"color", "#111"}}},
-                    {"encoding", {{"x", x("low")}, {"x2", {{"field", "high"}}}, {"y", y}}}});
-  for (const char* end : {"low", "high"})
+  // Twice: a white line below the dark one sets whiskers off from bars of any colour.
+  for (const auto& [ink_of, thickness] : {std::pair("white", 4.0), {"#111", 1.4}}) {
     layers.push_back({{"transform", has_interval},
-                      {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", 1.4}, {"color", "#111"}}},
-                      {"encoding", {{"x", x(end)}, {"y", y}}}});
+                      {"mark", {{"type", "rule"}, {"strokeWidth", thickness}, {"color", ink_of}}},
+                      {"encoding", {{"x", x("low")}, {"x2", {{"field", "high"}}}, {"y", y}}}});
+    for (const char* end : {"low", "high"})
+      layers.push_back({{"transform", has_interval},
+                        {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", thickness}, {"color", ink_of}}},
+                        {"encoding", {{"x", x(end)}, {"y", y}}}});
+  }
   if (dots) layers.push_back(bars);
   // Twice: a white outline first, so that grid and dashed line do not run through the letters.
   const int shift = dots ? 10 : 6;
@@ -131,18 +134,6 @@ Chart bar_chart(const std::string& name, const std::string& title, const std::ve
   chart.spec["columns"] = columns;
   chart.spec["spacing"] = 28;
   return chart;
-}
-
-std::string failure_text(const ComparisonRow& row) {
-  if (row.outcome == RecordOutcome::diverged && row.records.size() > 1)
-    return fmt::format("{}/{} diverged, the first at update {}", row.diverged, row.records.size(),
-                       row.first_divergence.value_or(0));
-  std::string outcome = choice_name(row.outcome);
-  std::replace(outcome.begin(), outcome.end(), '_', ' ');
-  return shortened(row.reason.empty()                       ? outcome
-                   : row.outcome == RecordOutcome::diverged ? outcome + " " + row.reason
-                                                            : outcome + ": " + row.reason,
-                   56);
 }
 
 // What stands behind a bar whose row is not wholly ok.
@@ -207,11 +198,11 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
           intervals = true;
         }
         bar.text += row->records.size() > 1             ? seeds_text(*row)
-                    : row->outcome != RecordOutcome::ok ? ", " + failure_text(*row)
+                    : row->outcome != RecordOutcome::ok ? ", " + short_outcome(*row)
                                                         : "";
         if (row->reference) panel.reference = std::max(panel.reference.value_or(0), *bar.value);
       } else {
-        bar.text = row->outcome == RecordOutcome::ok ? "no steps after the warm-up" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "no steps after the warm-up" : short_outcome(*row);
       }
       panel.bars.push_back(std::move(bar));
     }
@@ -261,7 +252,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
         if (row->attempts > 1) bar.text = fmt::format("0/{} reached it, best {:.4g}", row->attempts, *row->best_metric);
         bar.text += tuned_text(c, *row);
       } else {
-        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : short_outcome(*row);
       }
       panel.bars.push_back(std::move(bar));
     }
@@ -293,7 +284,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
         low = std::min(low, metric.min);
         high = std::max(high, metric.max);
       } else {
-        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : failure_text(*row);
+        bar.text = row->outcome == RecordOutcome::ok ? "not evaluated" : short_outcome(*row);
       }
       panel.bars.push_back(std::move(bar));
     }

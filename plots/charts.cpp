@@ -36,6 +36,23 @@ std::string unused(std::set<std::string>& taken, const std::string& name, const 
   return id;
 }
 
+// Equal headings get what differs between their sections: cluster, batch, duration.
+void tell_headings_apart(std::vector<ChartSection>& sections) {
+  std::map<std::string, std::vector<ChartSection*>> by_heading;
+  for (ChartSection& section : sections) by_heading[section.heading].push_back(&section);
+  using Text = std::string (*)(const Comparison&);
+  constexpr Text kTexts[] = {[](const Comparison& c) { return c.cluster; },
+                             [](const Comparison& c) { return fmt::format("batch {}", c.batch); },
+                             [](const Comparison& c) { return c.duration; }};
+  for (const auto& [heading, alike] : by_heading)
+    for (const Text text : kTexts) {
+      const auto of = [&](const ChartSection* s) { return text(s->comparisons.front()); };
+      if (std::ranges::all_of(alike, [&](const ChartSection* s) { return of(s) == of(alike.front()); })) continue;
+      for (ChartSection* section : alike)
+        if (const std::string more = of(section); !more.empty()) section->heading += ", " + more;
+    }
+}
+
 std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
   std::stable_sort(comparisons.begin(), comparisons.end(), [](const Comparison& a, const Comparison& b) {
     return std::tuple_cat(section_key(a), std::tie(a.ranks, a.tuned)) <
@@ -51,6 +68,7 @@ std::vector<ChartSection> sections_of(std::vector<Comparison> comparisons) {
     }
     sections.back().comparisons.push_back(std::move(c));
   }
+  tell_headings_apart(sections);
   return sections;
 }
 

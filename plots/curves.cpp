@@ -32,6 +32,8 @@ bool is_evaluated(std::span<const Comparison> comparisons) {
 // A loss for every update of a long run is more than a line can show: every k-th is kept.
 constexpr std::size_t kMaxPoints = 250;
 
+constexpr double kFlat = 1e-3;  // curves that all stay within this share of their smallest value are not drawn
+
 struct Lines {
   Json values = Json::array();
   std::vector<std::string> labels, systems;  // of the legend, in the order of drawing
@@ -220,6 +222,8 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   if (panels.empty()) return {name, title, nullptr};
   frame.low = quantile(all_values, 0);
   // A loss on its way to infinity would press all others flat: it leaves the frame at the top.
+  // Nothing was learned, and nothing is to be seen.
+  if (quantile(all_values, 1) - frame.low <= kFlat * std::abs(frame.low)) return {name, title, nullptr};
   frame.high = evaluated ? quantile(all_values, 1) : std::min(quantile(all_values, 1), 2 * quantile(all_values, 0.9));
   if (evaluated && first.target) {
     frame.low = std::min(frame.low, *first.target);

@@ -8,6 +8,7 @@
 
 #include "harness/base/json.h"
 #include "plots/charts.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 
@@ -140,7 +141,7 @@ static OverviewCell time_cell(const ComparisonRow& row) {
 }
 
 static OverviewCell throughput_cell(const ComparisonRow& row) {
-  if (!row.throughput_ratio) return {.text = "–", .note = choice_name(row.outcome), .gain = {}};
+  if (!row.throughput_ratio) return {.text = "–", .note = short_outcome(row), .gain = {}};
   OverviewCell cell{.text = fmt::format("{:.2f}×", *row.throughput_ratio),
                     .note = rate_text(row.throughput.value().median) + " samples/s",
                     .gain = row.throughput_ratio};
@@ -217,7 +218,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
     subtitle.front() += " · " + options;
   } else {
     for (const Comparison& c : comparisons)
-      if (!c.options.empty()) subtitle.push_back(c.title + ": " + c.options);
+      if (const std::string own = options_text(c); !own.empty()) subtitle.push_back(c.title + ": " + own);
   }
   Chart chart{name, title, chart_frame(title, subtitle)};
   Json& views = chart.spec["concat"] = Json::array();

@@ -1,6 +1,8 @@
 // See inline_svg.h.
 #include "plots/inline_svg.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -50,30 +52,53 @@ void round_numbers(std::string& svg, const std::string& name) {
   svg = result + svg.substr(from);
 }
 
-// What marks carry to be drawn by is no part of what the page says of them: "x: 4; label: GPipe" -> "label: GPipe".
+// What marks carry to be drawn by is no part of what the page says of them, which is their tooltip: "x: 4; system:
+// GPipe" -> "system: GPipe". A mark without a tooltip (a whisker, a text) says nothing.
 void drop_drawing_fields(std::string& svg) {
   static const std::set<std::string, std::less<>> kFields = {
-      "order", "ink", "color", "shade", "top", "bottom", "drawn", "framed", "centre", "middle", "text", "x", "y"};
+      "order",          "ink",         "color", "shade", "top", "bottom", "drawn", "framed", "centre",     "middle",
+      "text",           "x",           "y",     "label", "end", "size",   "value", "memory", "throughput", "held",
+      "search_seconds", "update_time", "ended"};
   const std::string head = " aria-label=\"";
   std::string result;
   std::size_t from = 0;
   for (std::size_t at; (at = svg.find(head, from)) != std::string::npos;) {
     const std::size_t begin = at + head.size(), end = std::min(svg.find('"', begin), svg.size());
-    result.append(svg, from, begin - from);
-    bool first = true;
+    std::string kept;
+    bool says_something = false;
     for (std::size_t part = begin; part < end;) {
       const std::size_t stop = std::min(svg.find("; ", part), end);
       const std::string_view text = std::string_view(svg).substr(part, stop - part);
-      if (!kFields.contains(text.substr(0, text.find(':')))) {
-        if (!first) result += "; ";
-        result += text;
-        first = false;
+      const std::string_view field = text.substr(0, text.find(':'));
+      if (!kFields.contains(field)) {
+        kept.append(kept.empty() ? "" : "; ").append(text);
+        says_something |= field != "low" && field != "high";  // alone: the ends of a whisker
       }
       part = stop == end ? end : stop + 2;
     }
-    from = end;
+    result.append(svg, from, at - from);
+    if (says_something) result += head + kept + '"';
+    from = std::min(end + 1, svg.size());
   }
   svg = result + svg.substr(from);
+}
+
+// Gives all texts the size of the smallest, so that none grows out of its place, and titles 15/13 of it. Returns that
+// size in pixels; 0 for no texts.
+double unify_fonts(std::string& svg) {
+  constexpr double kTitle = 15;  // pixels: charts are drawn with titles of 16 and other texts of 9 to 13
+  const std::string head = " font-size=\"";
+  const auto each = [&](auto use) {
+    for (std::size_t at = svg.find(head); at != std::string::npos; at = svg.find(head, at + 1)) use(at + head.size());
+  };
+  const auto size_at = [&](std::size_t at) { return std::strtod(svg.c_str() + at, nullptr); };
+  double least = 0;
+  each([&](std::size_t at) { least = least > 0 ? std::min(least, size_at(at)) : size_at(at); });
+  each([&](std::size_t at) {
+    const double size = size_at(at) > kTitle ? least * 15 / 13 : least;
+    svg.replace(at, svg.find('"', at) - at, fmt::format("{:.4g}px", size));
+  });
+  return least;
 }
 
 }  // namespace
@@ -111,6 +136,7 @@ InlineSvg inline_svg(const std::string& svg, const std::string& name) {
     replace_all(result.markup, noise, "");
   drop_drawing_fields(result.markup);
   for (const char* attribute_name : {"d", "transform"}) round_numbers(result.markup, attribute_name);
+  if (const double font = unify_fonts(result.markup); font > 0) result.width *= kChartFont / font;
   replace_all(result.markup, " id=\"", " id=\"" + name + "-");
   replace_all(result.markup, "url(#", "url(#" + name + "-");
   return result;

@@ -6,6 +6,8 @@
 
 namespace sluice {
 
+inline constexpr double kChartFont = 12;  // pixels, of most texts of charts as they are drawn
+
 struct InlineSvg {
   std::string markup;            // "" if the picture is no SVG
   double width = 0, height = 0;  // pixels

@@ -1,12 +1,16 @@
-// Peak memory: stacked by kind, a bar a rank, a panel a system; and what activations weigh over time.
+// Peak memory: stacked by kind, a bar a rank, a panel a system, with the limit of the devices where some system goes
+// beyond it; and what activations weigh over time.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
 #include "results/comparison_rows.h"
@@ -17,6 +21,9 @@ namespace {
 
 constexpr int kWidth = 230;           // pixels, of a panel over time
 constexpr std::size_t kMaxLines = 8;  // ranks of a panel: of more, the first, the last and some between
+// All with a contrast of 3 and more on white and on the dark page.
+constexpr const char* kRankColors[kMaxLines] = {"#2667ff", "#1c87bd", "#158f8b", "#169149",
+                                                "#658c15", "#9c7a17", "#c7641e", "#f03524"};
 
 // Of the points within each `step` seconds the highest alone, and the last one.
 std::vector<HeldPoint> thinned(const std::vector<HeldPoint>& points, double step) {
@@ -41,6 +48,43 @@ const Record* heaviest(const ComparisonRow& row) {
   return result;
 }
 
+// Above one of three panels in a row: each text in lines that the panel has room for.
+Json small_heading(const std::vector<std::string>& texts, const std::string& color = "") {
+  constexpr std::size_t kCharacters = 38;
+  std::vector<std::string> lines;
+  for (const std::string& text : texts)
+    for (const std::string& line : wrapped(text, kCharacters)) lines.push_back(line);
+  Json heading = {{"text", string_array(lines)}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}};
+  if (!color.empty()) heading["color"] = color;
+  return heading;
+}
+
+struct MemoryPanel {
+  const ComparisonRow* row;
+  const Record* record;
+  bool fits;
+};
+
+// What fits; and of each system of which nothing does, the row that is nearest to the limit.
+std::vector<MemoryPanel> memory_panels(const Comparison& comparison) {
+  std::map<std::string, const ComparisonRow*> nearest;
+  std::set<std::string> fitting;
+  const std::vector<const ComparisonRow*> rows = drawing_order(comparison);
+  for (const ComparisonRow* row : rows) {
+    if (heaviest(*row)) fitting.insert(row->system);
+    const ComparisonRow*& other = nearest[row->system];
+    if (needed_memory(*row) && (!other || *needed_memory(*row) < *needed_memory(*other))) other = row;
+  }
+  std::vector<MemoryPanel> panels;
+  for (const ComparisonRow* row : rows) {
+    if (const Record* record = heaviest(*row))
+      panels.push_back({row, record, true});
+    else if (!fitting.contains(row->system) && nearest[row->system] == row)
+      panels.push_back({row, &row->records.front(), false});
+  }
+  return panels;
+}
+
 }  // namespace
 
 Chart memory_chart(const std::string& name, const Comparison& comparison) {
@@ -49,23 +93,24 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
       {"gradients", &MemorySplit::gradients},     {"optimizer", &MemorySplit::optimizer},
       {"activations", &MemorySplit::activations}, {"buffers", &MemorySplit::buffers}};
   const std::string title = fmt::format("Peak memory per rank: {}, {}", comparison.title, ranks_text(comparison.ranks));
-  double largest = 0;
-  std::string absent;
-  bool marked = false, on_host = false;
-  for (const ComparisonRow* row : drawing_order(comparison)) {
-    if (const Record* record = heaviest(*row)) {
-      for (const MemorySplit& split : record->peak_bytes) {
-        largest = std::max(largest, static_cast<double>(split.total + split.host));
-        on_host |= split.host > 0;
-      }
-      for (const MemorySplit& split : record->predicted_peak_bytes)
-        largest = std::max(largest, static_cast<double>(split.total)), marked = true;
-    } else {
-      absent += (absent.empty() ? "" : ", ") + title_of(*row);
-      if (row->outcome != RecordOutcome::ok) absent += " (" + choice_name(row->outcome) + ")";
+  const std::vector<MemoryPanel> panels = memory_panels(comparison);
+  const std::optional<double> limit = exceeded_memory(comparison);
+  double largest = limit.value_or(0);
+  bool marked = false, on_host = false, any = false, beyond = false;
+  for (const auto& [row, record, fits] : panels) {
+    any |= fits;
+    for (const MemorySplit& split : record->peak_bytes) {
+      // The axis reaches a little beyond the limit: what needs many times as much would press the others flat.
+      const double total = static_cast<double>(split.total + split.host);
+      beyond |= !fits && total > 1.5 * limit.value_or(total);
+      largest = std::max(largest, fits ? total : std::min(total, 1.5 * limit.value_or(total)));
+      on_host |= split.host > 0;
     }
+    for (const MemorySplit& split : record->predicted_peak_bytes)
+      largest = std::max(largest, static_cast<double>(split.total)), marked = true;
   }
-  if (largest <= 0) return {name, title, nullptr};
+  std::size_t absent = comparison.rows.size() - panels.size();
+  if (!any || largest <= 0) return {name, title, nullptr};
   if (on_host) kinds.emplace_back("in the host's memory", &MemorySplit::host);
   const Scale scale = byte_scale(largest);
   const bool wall = comparison.clock == "wall";
@@ -75,15 +120,16 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                                      : "predicted by the simulator, without buffers (messages, scratch)") +
                                (marked ? "; black mark: predicted" : "") +
                                (on_host ? "; behind the bars: in the host's memory, beside the total" : "")};
-  if (!absent.empty()) subtitle.push_back(shortened("Without a figure: " + absent, 130));
+  if (limit)
+    subtitle.push_back("Dashed: the devices' limit, " + to_text(Bytes(static_cast<std::int64_t>(*limit))) +
+                       (beyond ? "; bars far beyond it leave the frame" : ""));
+  if (absent > 0) subtitle.push_back(fmt::format("{} more rows have no peak or are out of memory", absent));
   Chart chart{name, title, chart_frame(title, subtitle)};
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
   if (on_host) colors.emplace_back("#ead7b5");
   for (const auto& kind : kinds) names.emplace_back(kind.first);
   Json& views = chart.spec["concat"] = Json::array();
-  for (const ComparisonRow* row : drawing_order(comparison)) {
-    const Record* record = heaviest(*row);
-    if (!record) continue;
+  for (const auto& [row, record, fits] : panels) {
     Json stacked = Json::array(), predicted = Json::array();
     for (std::size_t rank = 0; rank < record->peak_bytes.size(); ++rank) {
       const MemorySplit& split = record->peak_bytes[rank];
@@ -112,7 +158,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
     };
     Json layers = Json::array();
     layers.push_back({{"data", {{"values", std::move(stacked)}}},
-                      {"mark", {{"type", "bar"}, {"height", {{"band", 0.74}}}}},
+                      {"mark", {{"type", "bar"}, {"height", {{"band", 0.74}}}, {"clip", true}}},
                       {"encoding",
                        {{"x", x("zero")},
                         {"y", y},
@@ -130,12 +176,12 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
       layers.push_back({{"data", {{"values", std::move(predicted)}}},
                         {"mark", {{"type", "tick"}, {"thickness", 2.5}, {"color", "#000"}}},
                         {"encoding", {{"x", x(nullptr)}, {"y", y}}}});
-    views.push_back({{"title",
-                      {{"text", fmt::format("{}: {}", title_of(*row), to_text(Bytes(peak_memory(*record).value())))},
-                       {"fontSize", 12},
-                       {"anchor", "start"},
-                       {"limit", 300},
-                       {"offset", 4}}},
+    if (limit)
+      layers.push_back({{"data", {{"values", Json::array({Json::object()})}}},
+                        {"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 2})}, {"color", kLimitColor}}},
+                        {"encoding", {{"x", {{"datum", *limit / scale.divisor}, {"type", "quantitative"}}}}}});
+    const std::string peak = fits ? to_text(Bytes(peak_memory(*record).value())) : short_outcome(*row);
+    views.push_back({{"title", small_heading({title_of(*row), peak}, fits ? "" : kLimitColor)},
                      {"width", 230},
                      {"height", {{"step", 18}}},
                      {"layer", std::move(layers)}});
@@ -200,8 +246,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
                           {"held", static_cast<double>(point.held) * weight / scale.divisor}});
     }
     views.push_back(
-        {{"title",
-          {{"text", title_of(*panel.row)}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}}},
+        {{"title", small_heading({title_of(*panel.row)})},
          {"width", kWidth},
          {"height", 130},
          {"data", {{"values", std::move(values)}}},
@@ -220,7 +265,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
            {"color",
             {{"field", "rank"},
              {"type", "ordinal"},
-             {"scale", {{"scheme", {{"name", "viridis"}, {"extent", Json::array({0.25, 0.9})}}}}},
+             {"scale", {{"range", string_array({kRankColors, kRankColors + kMaxLines})}}},
              {"legend", {{"title", "rank"}, {"orient", "bottom"}, {"symbolType", "stroke"}}}}}}}});
   }
   chart.spec["columns"] = 3;

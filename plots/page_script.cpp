@@ -22,13 +22,18 @@ const char* const kPageScript = R"js(
     return element;
   }
 
-  // Light and dark.
+  // What the reader chose stands in the address, so that it stays on reload and in links:
+  // #PLACE?theme=dark&SECTION=TAB.
   var root = document.documentElement;
-  function remember(key, text) { try { sessionStorage.setItem(location.pathname + key, text); } catch (e) {} }
-  function remembered(key) {
-    try { return sessionStorage.getItem(location.pathname + key); } catch (e) { return null; }
+  function place() { return location.hash.slice(1).split('?')[0]; }
+  var chosen = new URLSearchParams(location.hash.split('?')[1] || '');
+  function remember(key, text) {
+    if (key) chosen.set(key, text);
+    if (String(chosen)) history.replaceState(null, '', '#' + place() + '?' + chosen);
   }
-  if (remembered('theme')) root.dataset.theme = remembered('theme');
+
+  // Light and dark.
+  if (chosen.get('theme')) root.dataset.theme = chosen.get('theme');
   var theme = button('light / dark', 'Switch between light and dark', null, function () {
     var dark = root.dataset.theme ? root.dataset.theme === 'dark'
                                   : window.matchMedia('(prefers-color-scheme: dark)').matches;
@@ -56,7 +61,7 @@ const char* const kPageScript = R"js(
     panels.forEach(function (panel) {
       var tab = button(panel.dataset.tab, '', tabs, function () {
         choose(section, panel);
-        remember('tab-' + section.id, panel.dataset.tab);
+        remember(section.id, panel.dataset.tab);
       });
       tab.setAttribute('role', 'tab');
       tab.panel = panel;
@@ -64,7 +69,7 @@ const char* const kPageScript = R"js(
     section.insertBefore(tabs, panels[0]);
     section.classList.add('tabbed');
     choose(section, panels.filter(function (panel) {
-      return panel.dataset.tab === remembered('tab-' + section.id);
+      return panel.dataset.tab === chosen.get(section.id);
     })[0] || panels[0]);
   });
 
@@ -78,8 +83,9 @@ const char* const kPageScript = R"js(
     }
   }
   function follow() {
-    var target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var target = place() && document.getElementById(decodeURIComponent(place()));
     if (target) { reveal(target); target.scrollIntoView(); }
+    remember();  // a link within the page has the place alone
   }
   window.addEventListener('hashchange', follow);
   window.addEventListener('beforeprint', function () {
@@ -157,9 +163,13 @@ const char* const kPageScript = R"js(
     var label = mark && mark.getAttribute('aria-label');
     if (event.target.tagName === 'CANVAS') return;  // which tells by itself
     if (!label || /axis|legend|^Title/.test(label)) { tip.hidden = true; return; }
-    tell(label.split('; ').join('\n').replace(/-?\d+\.\d{4,}/g, function (digits) {
-      return String(Number(Number(digits).toPrecision(4)));
-    }), event);
+    tell(words(label), event);
+  }
+  function words(label) {
+    return label.split('; ').filter(function (line) { return !/: NaN$/.test(line); }).join('\n')
+      .replace(/-?\d+\.\d{3,}/g, function (digits) {
+        return Number(digits).toLocaleString('en-US', {maximumSignificantDigits: 4});
+      });
   }
   function tell(text, event) {
     tip.textContent = text;
@@ -173,13 +183,43 @@ const char* const kPageScript = R"js(
   document.addEventListener('pointerdown', show);
   document.addEventListener('scroll', function () { tip.hidden = true; }, true);
 
-  // On a narrow screen a chart is small until it is enlarged: then it scrolls in its frame.
-  all('figure:not(.timeline) figcaption').forEach(function (caption) {
-    button('enlarge', '', caption, function () { caption.parentElement.classList.toggle('large'); })
-      .className = 'enlarge';
-  });
+  // Systems keep their colours; on the dark page those that would hardly be seen are lighter.
+  function luminance(color) {
+    return [1, 3, 5].reduce(function (sum, at, k) {
+      var c = parseInt(color.slice(at, at + 2), 16) / 255;
+      return sum + [0.2126, 0.7152, 0.0722][k] * (c <= 0.04045 ? c / 12.92 : Math.pow((c + 0.055) / 1.055, 2.4));
+    }, 0);
+  }
+  function lighter(color) {
+    var paper = luminance(getComputedStyle(root).getPropertyValue('--paper').trim());
+    for (var share = 0; share < 1; share += 0.1) {
+      var mixed = '#' + [1, 3, 5].map(function (at) {
+        var c = parseInt(color.slice(at, at + 2), 16);
+        return Math.round(c + share * (255 - c)).toString(16).padStart(2, '0');
+      }).join('');
+      if ((luminance(mixed) + 0.05) / (paper + 0.05) >= 3) return mixed;
+    }
+    return color;
+  }
+  function recolor() {
+    var dark = getComputedStyle(root).colorScheme === 'dark';
+    all('.chart .role-mark path, .chart .role-legend-symbol path').forEach(function (mark) {
+      ['fill', 'stroke'].forEach(function (kind) {
+        var color = mark.getAttribute(kind);
+        if (/^#[0-9a-f]{6}$/i.test(color || '')) mark.style[kind] = dark ? lighter(color) : '';
+      });
+    });
+    all('td .swatch').forEach(function (swatch) {
+      swatch.dataset.color = swatch.dataset.color || swatch.getAttribute('style').split(':')[1];
+      swatch.style.background = dark ? lighter(swatch.dataset.color) : swatch.dataset.color;
+    });
+  }
+  document.addEventListener('themechange', recolor);
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolor);
+  recolor();
 
-  window.sluicePage = {all: all, make: make, button: button, tell: tell, hide: function () { tip.hidden = true; }};
+  window.sluicePage = {all: all, make: make, button: button, tell: tell, words: words,
+    hide: function () { tip.hidden = true; }};
   follow();
   root.dataset.ready = '1';
 })();

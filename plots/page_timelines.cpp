@@ -37,7 +37,7 @@ const char* const kTimelineScript = R"js(
       canvas.height = height * ratio;
       g.scale(ratio, ratio);
       g.textBaseline = 'middle';
-      g.font = '12px Helvetica, Arial, sans-serif';
+      g.font = '13px Helvetica, Arial, sans-serif';
       first = Math.max(0, Math.min(first, data.axis * (1 - 1 / zoom)));
       var ink = css('--ink'), soft = css('--soft'), idle = css('--idle'), end = Math.min(x(data.seconds), width - 8);
       for (var r = 0; r < data.ranks; ++r) {
@@ -69,7 +69,7 @@ const char* const kTimelineScript = R"js(
         g.font = '10px Helvetica, Arial, sans-serif';
         g.fillText(micro[1], middle, at[0] + at[1] * (two ? 0.32 : 0.54));
         if (!two) continue;
-        g.font = '8px Helvetica, Arial, sans-serif';
+        g.font = '10px Helvetica, Arial, sans-serif';
         g.fillText('v' + version, middle, at[0] + at[1] * 0.76);
       }
       data.slowed.forEach(function (band) {
@@ -86,7 +86,7 @@ const char* const kTimelineScript = R"js(
       });
       g.stroke();
       g.restore();
-      g.font = '12px Helvetica, Arial, sans-serif';
+      g.font = '13px Helvetica, Arial, sans-serif';
       g.fillStyle = soft;
       var shown = data.axis / zoom, rough = shown / Math.max(2, plot() / 110);
       var step = Math.pow(10, Math.floor(Math.log10(rough)));

@@ -11,6 +11,7 @@
 #include "plots/charts.h"
 #include "plots/report.h"
 #include "plots/report_tables.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
@@ -65,12 +66,9 @@ std::string planner_table(const Comparison& c) {
       update_head(c));
   for (const auto& [row, facts, update_seconds] : rows) {
     const std::string system = fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
-                                           system_style(row->system).color, escape_html(title_of(*row)));
+                                           system_style(row->system).color, breakable_name(title_of(*row)));
     std::string outcome = !facts.searched ? "no search: balanced" : facts.complete ? "complete" : "capped: best so far";
-    if (row->outcome != RecordOutcome::ok) {
-      outcome = choice_name(row->outcome);
-      std::ranges::replace(outcome, '_', ' ');
-    }
+    if (row->outcome != RecordOutcome::ok) outcome = short_outcome(*row);
     html += fmt::format(
         "<tr>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td class=\"text{}\">{}</td></tr>\n",
@@ -112,8 +110,8 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
       const std::string label = label_without_microbatches(*row);
       values.push_back(
           {{"planner", label},
-           {"search", std::max(facts.search_seconds, 1e-6)},
-           {"update", *update_seconds / scale.divisor},
+           {"search_seconds", std::max(facts.search_seconds, 1e-6)},
+           {"update_time", *update_seconds / scale.divisor},
            {"text", to_text(Seconds(*update_seconds)) + " after a search of " + to_text(Seconds(facts.search_seconds))},
            {"micro-batches", row->microbatches},
            {"depth", facts.depth},
@@ -128,12 +126,12 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
         {"mark", {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 0.9}}},
         {"encoding",
          {{"x",
-           {{"field", "search"},
+           {{"field", "search_seconds"},
             {"type", "quantitative"},
             {"scale", {{"type", "log"}}},
-            {"axis", {{"title", "search time, s"}, {"format", "~g"}, {"tickCount", 5}}}}},
+            {"axis", {{"title", "search time, s"}, {"format", "~s"}, {"tickCount", 5}, {"offset", 6}}}}},
           {"y",
-           {{"field", "update"},
+           {{"field", "update_time"},
             {"type", "quantitative"},
             {"scale", {{"zero", false}}},
             {"axis", {{"title", "time of an update, " + scale.unit}, {"format", ",~r"}}}}},
@@ -141,7 +139,8 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
            {{"field", "planner"},
             {"type", "nominal"},
             {"scale", colours},
-            {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}}}}},
+            {"legend",
+             {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}, {"labelLimit", 480}}}}},
           {"shape",
            {{"field", "ended"},
             {"type", "nominal"},

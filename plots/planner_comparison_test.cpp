@@ -66,7 +66,7 @@ TEST(PlannerComparison, TheChartHasAPointForEverySearch) {
   EXPECT_EQ(values[0]["ended"], "complete");
   EXPECT_EQ(values[0]["depth"], 2);
   EXPECT_EQ(values[1]["ended"], "capped");
-  EXPECT_EQ(values[1]["search"], 60);
+  EXPECT_EQ(values[1]["search_seconds"], 60);
   EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["range"].size(), 2u);
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/output_file.h"
+#include "plots/page_parts.h"
 
 namespace sluice {
 namespace {
@@ -50,7 +51,7 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
   };
   make_folder(out_dir);
   const OutputFile page(out_dir / "report.html", "a page of sluice report",
-                        [](const std::string& text) { return text.find("<title>Sluice report</title>") != text.npos; });
+                        [](const std::string& text) { return text.find(kReportTitleEnd) != text.npos; });
   const fs::path folder = out_dir / "charts";
   make_folder(folder);
   ChartSet set = make_charts(records);

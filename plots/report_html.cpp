@@ -21,8 +21,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kHalfPage = 900;  // pixels: a narrower chart still reads well in half of a page
-
 constexpr const char* kFairness = R"(<h2 id="fairness">What was measured, and how fair it is</h2>
 <p>In one section all systems train on the same global batch, in the same data order, from the same
 initial weights. Samples per update and updates per epoch stand beside every result, because a system
@@ -62,7 +60,8 @@ class Page {
     std::string text =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-        "<title>Sluice report</title>\n<style>";
+        "<title>";
+    text += (charts_.title.empty() ? "" : escape_html(charts_.title) + " – ") + kReportTitleEnd + "\n<style>";
     text += kPageStyle;
     text += "</style></head>\n<body><main>\n" + head() + answers();
     if (!charts_.overview.empty()) text += "<h2 id=\"overview\">Overview</h2>\n" + grid(charts_.overview, "records");
@@ -170,7 +169,7 @@ class Page {
   std::string answer_row(const ChartSection& part, const Comparison& c, const Answer& answer, bool several,
                          bool targets) const {
     std::string setting = clock_text(c) + " · " + c.cluster + " · " + panel_title(c, part.comparisons);
-    if (!c.options.empty()) setting += " · " + c.options;
+    if (const std::string options = options_text(c); !options.empty()) setting += " · " + options;
     const std::string kind = !several ? "" : answer.asynchronous ? "asynchronous systems" : "synchronous systems";
     std::string html = fmt::format("<tr><td><a href=\"#{}\">{}</a>{}{}</td>", escape_html(part.id),
                                    escape_html(c.title), small(setting), small(kind));
@@ -246,12 +245,11 @@ class Page {
     link("vl.json");
     const auto found = pictures_.find(chart.name);
     const InlineSvg picture = found == pictures_.end() ? InlineSvg{} : inline_svg(found->second, chart.name);
-    const char* kind = picture.width > kHalfPage ? "wide" : "";
     return fmt::format(
-        "<figure class=\"{}\" id=\"figure-{}\"><div class=\"chart\" role=\"img\" style=\"--w:{:.0f}px\" "
+        "<figure id=\"figure-{}\" style=\"--w:{:.0f}px\"><div class=\"chart\" role=\"img\" "
         "aria-label=\"{}\">{}</div>"
         "<figcaption>{}</figcaption></figure>\n",
-        kind, name, picture.width, escape_html(chart.title), picture.markup, links);
+        name, picture.width, escape_html(chart.title), picture.markup, links);
   }
 
   std::string grid(const std::vector<Chart>& charts, const std::string& records_id) const {
@@ -280,7 +278,7 @@ class Page {
       std::string notes;
       for (const std::string& note : t.notes) notes += (notes.empty() ? "" : " · ") + escape_html(note);
       html += fmt::format(
-          "<figure class=\"wide timeline\" id=\"figure-{}\"><h4>{}</h4><p class=\"soft\">{}</p>"
+          "<figure class=\"timeline\" id=\"figure-{}\"><h4>{}</h4><p class=\"soft\">{}</p>"
           "<div class=\"chart\"><canvas role=\"img\" aria-label=\"Timeline of {}\"></canvas></div>"
           "<script type=\"application/json\">{}</script>"
           "<figcaption><a href=\"#{}-records\" data-records=\"{}\">records</a></figcaption></figure>\n",

@@ -12,6 +12,7 @@
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/report.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 #include "results/fields.h"
@@ -72,7 +73,7 @@ std::string time_text(const ComparisonRow& row) {
 
 std::string name_cell(const ComparisonRow& row) {
   return fmt::format("<td><span class=\"swatch\" style=\"background:{}\"></span>{}</td>",
-                     system_style(row.system).color, escape_html(title_of(row)));
+                     system_style(row.system).color, breakable_name(title_of(row)));
 }
 
 std::string ratio_text(const ComparisonRow& row) {
@@ -84,8 +85,7 @@ std::string ratio_text(const ComparisonRow& row) {
 }
 
 std::string outcome_text(const ComparisonRow& row) {
-  std::string text = choice_name(row.outcome);
-  std::replace(text.begin(), text.end(), '_', ' ');
+  std::string text = outcome_words(row.outcome);
   if (row.diverged > 1)
     return fmt::format("{} of {} seeds diverged, the first at update {}", row.diverged, row.records.size(),
                        row.first_divergence.value_or(0));
@@ -127,6 +127,15 @@ std::string escape_html(const std::string& text) {
     }
   }
   return result;
+}
+
+std::string breakable_name(const std::string& name) {
+  std::string html;
+  for (const char c : escape_html(name)) {
+    html += c;
+    if (c == '_' || c == '=' || c == ',') html += "<wbr>";
+  }
+  return html;
 }
 
 static std::optional<long> whole_number(const std::string& text) {
@@ -182,20 +191,11 @@ std::string results_table(const Comparison& c) {
     };
   };
   const std::vector<Column> columns = {
-      {"ranks", [](Row row) { return std::to_string(row.ranks); }},
-      {"micro-<br>batches", [](Row row) { return std::to_string(row.microbatches); }},
-      {"samples/<br>update", [](Row row) { return std::to_string(row.samples_per_update); }},
-      {"updates/<br>epoch",
-       [](Row row) { return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : ""; }},
-      {"tuned<br>rate",
-       [&](Row row) { return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : ""; }},
-      {"samples/s", [](Row row) { return spread_text(row.throughput, [](double rate) { return rate_text(rate); }); }},
-      {"tokens/s", of_field("tokens_per_second")},
-      {"MFU", of_field("mfu")},
-      {"95&nbsp;% interval",
+      // What a narrow screen shows without scrolling comes first.
+      {"samples/s",
        [](Row row) {
-         const auto& interval = row.interval;
-         return interval ? rate_text(interval->low) + "–" + rate_text(interval->high) : "";
+         return row.throughput ? spread_text(row.throughput, [](double rate) { return rate_text(rate); })
+                               : short_outcome(row);
        }},
       {"ratio", ratio_text},
       {"peak/rank<br>measured", [&](Row row) { return peak(row.measured_peaks); }},
@@ -205,6 +205,20 @@ std::string results_table(const Comparison& c) {
       {"without<br>drain", [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
       {"final<br>" + escape_html(c.metric), [](Row row) { return spread_text(row.final_metric, metric_text); }},
       {"seeds<br>ok", [&](Row row) { return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : ""; }},
+      {"tokens/s", of_field("tokens_per_second")},
+      {"MFU", of_field("mfu")},
+      {"95&nbsp;% interval",
+       [](Row row) {
+         const auto& interval = row.interval;
+         return interval ? rate_text(interval->low) + "–" + rate_text(interval->high) : "";
+       }},
+      {"ranks", [](Row row) { return std::to_string(row.ranks); }},
+      {"micro-<br>batches", [](Row row) { return std::to_string(row.microbatches); }},
+      {"samples/<br>update", [](Row row) { return std::to_string(row.samples_per_update); }},
+      {"updates/<br>epoch",
+       [](Row row) { return row.updates_per_epoch > 0 ? std::to_string(row.updates_per_epoch) : ""; }},
+      {"tuned<br>rate",
+       [&](Row row) { return c.tuned && row.learning_rate ? fmt::format("{:g}", *row.learning_rate) : ""; }},
   };
   std::string head = "<th>system</th>";
   std::vector<std::string> lines;
@@ -326,9 +340,9 @@ std::string theory_table(const Comparison& c) {
 std::string record_table(const std::vector<const Record*>& records, const std::string& id) {
   if (records.empty()) return "";
   std::string html = fmt::format(
-      "<div class=\"scroll\" id=\"{}\"><table class=\"sort records\"><thead><tr><th>system</th>"
-      "<th class=\"text\">options</th><th>ranks</th><th>micro-<br>batches</th><th>seed</th><th>samples/s</th>"
-      "<th>bubble</th><th>peak/rank</th><th>final</th><th>record</th><th class=\"text\">outcome</th></tr></thead>"
+      "<div class=\"scroll\" id=\"{}\"><table class=\"sort records\"><thead><tr><th>system</th><th>samples/s</th>"
+      "<th>peak/rank</th><th>bubble</th><th>final</th><th>ranks</th><th>micro-<br>batches</th><th>seed</th>"
+      "<th class=\"text\">options</th><th>record</th><th class=\"text\">outcome</th></tr></thead>"
       "<tbody>\n",
       escape_html(id));
   for (const Record* r : records) {
@@ -342,14 +356,14 @@ std::string record_table(const std::vector<const Record*>& records, const std::s
     const auto number = [](const std::string& text, std::optional<double> value) {
       return value ? fmt::format("<td data-v=\"{:.9g}\">{}</td>", *value, escape_html(text)) : cell("");
     };
-    html += "<tr>" + cell(r->system) + cell(shortened(options, 120), " class=\"text\"") +
-            cell(std::to_string(r->ranks)) + cell(std::to_string(r->microbatches)) + cell(std::to_string(r->seed)) +
-            (rate ? number(rate_text(rate->samples_per_second), rate->samples_per_second) : cell("")) +
-            (bubble ? number(fmt::format("{:.1f} %", 100 * *bubble), bubble) : cell("")) +
+    html += "<tr><td>" + breakable_name(r->system) + "</td>" +
+            (rate ? number(rate_text(rate->samples_per_second), rate->samples_per_second) : cell(short_outcome(*r))) +
             (peak ? number(to_text(Bytes(*peak)), static_cast<double>(*peak)) : cell("")) +
-            cell(metric ? fmt::format("{:.4g}", *metric) : "") + "<td><code>" + escape_html(r->digest) +
-            "</code></td>" +
-            cell(r->outcome == RecordOutcome::ok ? "ok" : choice_name(r->outcome) + ": " + shortened(r->reason, 120),
+            (bubble ? number(fmt::format("{:.1f} %", 100 * *bubble), bubble) : cell("")) +
+            cell(metric ? fmt::format("{:.4g}", *metric) : "") + cell(std::to_string(r->ranks)) +
+            cell(std::to_string(r->microbatches)) + cell(std::to_string(r->seed)) +
+            cell(shortened(options, 120), " class=\"text\"") + "<td><code>" + escape_html(r->digest) + "</code></td>" +
+            cell(r->outcome == RecordOutcome::ok ? "ok" : outcome_words(r->outcome) + ": " + shortened(r->reason, 120),
                  r->outcome == RecordOutcome::ok ? " class=\"text\"" : " class=\"text bad\"") +
             "</tr>\n";
   }

@@ -20,6 +20,8 @@ std::string planner_table(const Comparison& c);
 std::string record_table(const std::vector<const Record*>& records, const std::string& id);
 // "8, 7, 6, 5" -> "8 to 5"; "1, 1, 1" -> "3 × 1".
 std::string folded_list(const std::vector<std::string>& texts);
+// Escaped, with places where a line may end between the parts of an identifier or option.
+std::string breakable_name(const std::string& name);
 std::string machine_table(std::span<const Record> records);
 
 }  // namespace sluice

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
 #include "plots/charts.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
@@ -26,6 +28,45 @@ bool worth_drawing(const Comparison& comparison) {
   return std::any_of(comparison.rows.begin(), comparison.rows.end(), shards_or_replicates);
 }
 
+constexpr double kParetoWidth = 620, kParetoHeight = 340;  // pixels, of the plot
+
+struct Pixel {
+  double x = 0, y = 0;
+};
+
+// Where the numbers of the points of a front stand: near their points, off other points and each other.
+std::vector<Pixel> number_places(const std::vector<Pixel>& fronts, const std::vector<Pixel>& points) {
+  constexpr double kWide = 15, kHigh = 13, kPoint = 5;  // pixels: a number of two digits, half a point's mark
+  std::vector<Pixel> places;
+  for (const Pixel& front : fronts) {
+    const auto collisions = [&](const Pixel& at) {
+      auto count = std::ranges::count_if(places, [&](const Pixel& other) {
+        return std::abs(other.x - at.x) < kWide && std::abs(other.y - at.y) < kHigh;
+      });
+      count *= 100;  // a number over a number is worse than one over a point
+      return count + std::ranges::count_if(points, [&](const Pixel& point) {
+               return std::abs(point.x - at.x) < kWide / 2 + kPoint && std::abs(point.y - at.y) < kHigh / 2 + kPoint;
+             });
+    };
+    std::optional<Pixel> best;
+    for (const double away : {13.0, 22.0, 34.0, 48.0, 64.0})
+      for (const auto& [dx, dy] : {std::pair(0.0, -1.0),
+                                   {-0.8, -0.8},
+                                   {0.8, -0.8},
+                                   {-1.0, 0.0},
+                                   {1.0, 0.0},
+                                   {-0.8, 0.8},
+                                   {0.8, 0.8},
+                                   {0.0, 1.0}}) {
+        const Pixel at{std::clamp(front.x + away * dx, 0.0, kParetoWidth),
+                       std::clamp(front.y + away * dy, 0.0, kParetoHeight - 8)};
+        if (!best || collisions(at) < collisions(*best)) best = at;
+      }
+    places.push_back(best.value());
+  }
+  return places;
+}
+
 }  // namespace
 
 Chart memory_throughput_chart(const std::string& name, const Comparison& comparison) {
@@ -38,6 +79,10 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   double largest = 0;
   for (const ComparisonRow* row : drawn) largest = std::max(largest, row->peak_memory.value().median);
   const Scale scale = byte_scale(largest);
+  // Of the devices, where some row did not fit; one far beyond all points would press them together.
+  double limit = exceeded_memory(comparison).value_or(0);
+  if (limit > 2.5 * largest) limit = 0;
+  const double x_end = std::max(largest, limit) / scale.divisor * 1.08;
   const auto beaten = [&](const ComparisonRow& row) {
     return row.misses_target() || std::any_of(drawn.begin(), drawn.end(), [&](const ComparisonRow* other) {
              if (other->misses_target()) return false;
@@ -66,13 +111,14 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                       {"throughput", row->throughput.value().median},
                       {"front", !beaten(*row)}});
   }
+  const double y_end = fastest * 1.12;
   const Json x = {{"field", "memory"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.08})}}},
+                  {"scale", {{"domain", Json::array({0, x_end})}}},
                   {"axis", {{"title", "peak memory of the fullest rank, " + scale.unit}}}};
   const Json y = {{"field", "throughput"},
                   {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, fastest * 1.12})}}},
+                  {"scale", {{"domain", Json::array({0, y_end})}}},
                   {"axis", {{"title", "samples/s"}}}};
   const Json front = Json::array({{{"filter", "datum.front"}}});
   const auto by_system = [&](Json range) {
@@ -85,6 +131,22 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
   layers.push_back({{"transform", front},
                     {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
                     {"encoding", {{"x", x}, {"y", y}}}});
+  if (limit > 0) {
+    const Json place = {{"datum", limit / scale.divisor}, {"type", "quantitative"}};
+    const Json nothing = {{"values", Json::array({Json::object()})}};
+    layers.push_back({{"data", nothing},
+                      {"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 2})}, {"color", kLimitColor}}},
+                      {"encoding", {{"x", place}}}});
+    layers.push_back({{"data", nothing},
+                      {"mark",
+                       {{"type", "text"},
+                        {"align", "right"},
+                        {"baseline", "top"},
+                        {"dx", -4},
+                        {"color", kLimitColor},
+                        {"text", "limit " + to_text(Bytes(static_cast<std::int64_t>(limit)))}}},
+                      {"encoding", {{"x", place}, {"y", {{"value", kParetoHeight - 14}}}}}});
+  }
   layers.push_back(
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"opacity", 0.9}}},
        {"encoding",
@@ -107,21 +169,30 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                                (missed ? ", without systems that miss the target in all seeds" : "") + ". Its points:"};
   for (std::size_t k = 0; k < named.size(); ++k) {
     const ComparisonRow& row = *named[k].second;
-    numbers.push_back({{"memory", row.peak_memory.value().median / scale.divisor},
-                       {"throughput", row.throughput.value().median},
-                       {"text", std::to_string(k + 1)}});
     subtitle.push_back(shortened(fmt::format("{}  {}: {}, {} samples/s", k + 1, title_of(row),
                                              to_text(Bytes(static_cast<std::int64_t>(row.peak_memory.value().median))),
                                              rate_text(row.throughput.value().median)),
                                  110));
   }
+  std::vector<Pixel> points, fronts;
+  const auto pixel = [&](const ComparisonRow& row) {
+    return Pixel{row.peak_memory.value().median / scale.divisor / x_end * kParetoWidth,
+                 kParetoHeight * (1 - row.throughput.value().median / y_end)};
+  };
+  for (const ComparisonRow* row : drawn) points.push_back(pixel(*row));
+  for (const auto& [bytes, row] : named) fronts.push_back(pixel(*row));
+  const std::vector<Pixel> places = number_places(fronts, points);
+  for (std::size_t k = 0; k < places.size(); ++k)
+    numbers.push_back({{"memory", places[k].x / kParetoWidth * x_end},
+                       {"throughput", (1 - places[k].y / kParetoHeight) * y_end},
+                       {"text", std::to_string(k + 1)}});
   layers.push_back({{"data", {{"values", std::move(numbers)}}},
-                    {"mark", {{"type", "text"}, {"dy", -11}, {"fontSize", 12}}},
+                    {"mark", {{"type", "text"}, {"fontSize", 12}}},
                     {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}});
   Chart chart{name, title, chart_frame(title, subtitle)};
   chart.spec["data"] = {{"values", std::move(values)}};
-  chart.spec["width"] = 620;
-  chart.spec["height"] = 340;
+  chart.spec["width"] = kParetoWidth;
+  chart.spec["height"] = kParetoHeight;
   chart.spec["layer"] = std::move(layers);
   return chart;
 }
@@ -152,7 +223,7 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
       values.push_back({{"label", title_of(*row)}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }
     const auto bubble = bubble_ratio(record);
-    const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : choice_name(row->outcome);
+    const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : short_outcome(*row);
     texts.push_back({{"label", title_of(*row)}, {"size", sum}, {"text", text}});
   }
   const Json y = {{"field", "label"},

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "harness/base/json.h"
 #include "results/comparison_rows.h"
@@ -111,9 +112,17 @@ std::string shortened(const std::string& text, std::size_t characters) {
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
+std::string options_text(const Comparison& c) {
+  std::string text;
+  std::istringstream words(c.options);
+  for (std::string word; words >> word;)
+    if (!word.starts_with("file_digests=")) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 std::string shared_options(std::span<const Comparison> all) {
-  const std::string& first = all.front().options;
-  return std::ranges::all_of(all, [&](const Comparison& c) { return c.options == first; }) ? first : "";
+  const std::string first = options_text(all.front());
+  return std::ranges::all_of(all, [&](const Comparison& c) { return options_text(c) == first; }) ? first : "";
 }
 
 std::string setting(std::span<const Comparison> section) {
@@ -131,8 +140,25 @@ std::size_t letters(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
+std::vector<std::string> wrapped(const std::string& text, std::size_t characters) {
+  std::vector<std::string> lines;
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && letters(line) + 1 + letters(word) > characters) lines.push_back(std::exchange(line, ""));
+    line += (line.empty() ? "" : " ") + word;
+  }
+  lines.push_back(line);
+  return lines;
+}
+
 Json panel_heading(const std::string& title) {
-  return {{"text", title}, {"fontSize", 13}, {"anchor", "start"}, {"offset", 6}};
+  constexpr std::size_t kCharacters = 64;  // what a panel and its labels have room for
+  const std::vector<std::string> lines = wrapped(title, kCharacters);
+  return {{"text", lines.size() == 1 ? Json(title) : string_array(lines)},
+          {"fontSize", 13},
+          {"anchor", "start"},
+          {"offset", 6}};
 }
 
 // "sgd, learning rate 0.02, momentum 0.9" in its parts.
@@ -159,7 +185,8 @@ std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
     });
     if (!shared) title += ", " + part;
   }
-  return c.options == shared_options(all) ? title : title + ", " + c.options;
+  const std::string options = options_text(c);
+  return options == shared_options(all) ? title : title + ", " + options;
 }
 
 std::size_t panel_columns(std::span<const Comparison> all) { return all.size() > 1 ? 2 : 1; }

@@ -29,10 +29,15 @@ Scale byte_scale(double largest_bytes);
 std::string rate_text(double samples_per_second);  // "1,234", "12.3"
 std::string metric_text(double value);             // an accuracy or a perplexity in four digits: "0.8580", "21.30"
 std::string slug(const std::string& text);         // lower case, digits and single dashes
+// The red of what does not fit: a device's memory.
+inline constexpr const char* kLimitColor = "#b3261e";
+
 std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
 std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
 
+// In lines of at most so many characters, cut at spaces; a longer word is a line of its own.
+std::vector<std::string> wrapped(const std::string& text, std::size_t characters);
 Json panel_heading(const std::string& title);  // of one of several panels
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
 // "4 ranks, learning rate tuned". Those of several workloads by all of it. With the options of their rows where these
@@ -48,6 +53,8 @@ std::size_t legend_columns(const std::vector<std::string>& labels);
 // in their panels' titles.
 std::string setting(const Comparison& comparison);
 std::string setting(std::span<const Comparison> section);
+// The options of its rows that a reader can tell something by: without the digests of files.
+std::string options_text(const Comparison& c);
 // The options of all rows of all comparisons; "" where comparisons differ.
 std::string shared_options(std::span<const Comparison> all);
 

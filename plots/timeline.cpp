@@ -77,7 +77,7 @@ Timeline timeline_of_row(const std::string& name, const ComparisonRow& row) {
                     .title = fmt::format("{}, {}: bubble {:.1f} %", title_of(row), ranks_text(row.ranks), 100 * bubble),
                     .records = record.digest};
   if (const auto promised = record.theory ? record.theory->bubble_ratio : std::nullopt)
-    timeline.title += fmt::format(" (theory {:.1f} %)", 100 * *promised);
+    timeline.title += fmt::format(" (theory for equal stages without messages: {:.1f} %)", 100 * *promised);
   timeline.notes = {fmt::format("{} micro-batch{}", row.microbatches, row.microbatches == 1 ? "" : "es")};
   if (order.size() > kMaxOps) {
     timeline.notes.push_back(fmt::format("the first {} of {} ops", kMaxOps, order.size()));

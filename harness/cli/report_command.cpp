@@ -40,12 +40,22 @@ int write_pages(const ReportArguments& a) {
   return 0;
 }
 
-// Of the sweep of harness/sweeps whose records these are, by the file's name; "" for none.
-std::string sweep_title(const std::string& records) {
-  const std::string file =
-      source_folder() + "/harness/sweeps/" + std::filesystem::path(records).stem().string() + ".json";
-  std::error_code ignored;
-  return std::filesystem::exists(file, ignored) ? parse_json_file(file).value("title", "") : "";
+// The `title` of the sweep whose records these are: a file beside them with their name, as the command `run SWEEP` has
+// them, or one of harness/sweeps; "" for none.
+std::string sweep_title(const std::filesystem::path& records) {
+  const std::string name = records.stem().string() + ".json";
+  for (const std::filesystem::path& folder :
+       {records.parent_path(), std::filesystem::path("."), std::filesystem::path(source_folder()) / "harness/sweeps"}) {
+    const std::filesystem::path file = folder / name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    try {
+      const Json sweep = parse_json_file(file.string());
+      if (sweep.is_object() && sweep.contains("grid")) return sweep.value("title", "");
+    } catch (const InputError&) {  // no sweep: a file of another kind with that name
+    }
+  }
+  return "";
 }
 
 }  // namespace
