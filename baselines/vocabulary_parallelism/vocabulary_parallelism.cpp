@@ -35,8 +35,8 @@
 //
 // What differs from the published code: it sums by all-reduces on a stream of its own; here the output of the last
 // stage, the input gradients of the slices and the outputs of the embedding's slices are messages between the rank that
-// has the stage and all others, and the all-reduce of maxima and sums is part of a slice's F, on both clocks. An I and a
-// W wait for their own rank's F only, which changes no time where the slots coincide.
+// has the stage and all others, and the all-reduce of maxima and sums is part of a slice's F, on both clocks. An I and
+// a W wait for their own rank's F only, which changes no time where the slots coincide.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -44,8 +44,8 @@ TEST(WordSlicesCase, EveryRankHasASliceOfEmbeddingAndHead) {
   EXPECT_EQ(program.tensor, 4);
 }
 
-// By formula: those of a linear layer with a quarter of the classes, and in the loss's forward one sum over the ranks of
-// 5 numbers a position.
+// By formula: those of a linear layer with a quarter of the classes, and in the loss's forward one sum over the ranks
+// of 5 numbers a position.
 TEST(WordSlicesCase, CostsAreAShareOfTheHeadAndTheSum) {
   const Prepared p = prepared({{"costs", "analytic"}});
   const ModelGraph& whole = p.workload->model;
