@@ -31,6 +31,23 @@ std::string text_of(const Options& options) {
   return text;
 }
 
+// For systems that divide words: of contract_layers(), with a slice of the words in place of the loss for every rank,
+// as long as the four layers of a stage.
+CostGraph contract_slices(int ranks) {
+  CostGraph graph = contract_layers(ranks);
+  graph.layers.pop_back();
+  for (int r = 0; r < ranks; ++r)
+    graph.layers.push_back({"slice" + std::to_string(r),
+                            {4 * ranks - 1},
+                            Seconds(4e-3),
+                            Seconds(4e-3),
+                            Seconds(4e-3),
+                            Seconds(0),
+                            Bytes(0),
+                            Bytes(0)});
+  return graph;
+}
+
 // One problem: so many ranks and micro-batches under these options.
 class Attempt {
  public:
@@ -39,7 +56,7 @@ class Attempt {
         options_(options),
         ranks_(ranks),
         microbatches_(microbatches),
-        costs_(contract_layers(ranks)),
+        costs_(system.divides_words ? contract_slices(ranks) : contract_layers(ranks)),
         cluster_(latency_cluster(ranks, Seconds(0))) {}
 
   // Whether the program as lowered ends only where sends are buffered: the cycle of ranks; "": it ends in any case.
@@ -50,6 +67,8 @@ class Attempt {
     const int devices = system_.one_process ? 1 : ranks_;
     Problem problem{costs_, cluster_, devices, 2L * microbatches_, microbatches_, {}};
     problem.simulate = [this](const PlannedPipeline& planned) { return simulated(planned.plan); };
+    if (system_.divides_words)
+      for (int l = 0; l < count_of(costs_.layers); ++l) problem.word_slices.push_back(std::max(-1, l - 4 * ranks_));
     const Plan plan = make_plan(system_, problem, options_).plan;
     const ScheduleProblem order = schedule_problem(plan);
     if (order.ranks > devices) add(fmt::format("its plan uses {} devices of {}", order.ranks, devices));

@@ -141,7 +141,7 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
       lower(schedule, p.graph, p.ranks.placement, rule, sharding,
             {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous(), .clip_norm = p.clip_norm},
             offload_of(p, problem, one));
-  program.tensor = group_size(p);
+  program.tensor = divided_model(p) ? divided_model(p)->degree : 1;
   program.sizes = p.sizes;
   return checked(std::move(program));
 }

@@ -24,6 +24,7 @@
 #include "harness/case/this_machine.h"
 #include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/word_slices.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
 
@@ -57,6 +58,7 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
                                p.cluster, p.storage, *p.profiles);
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
+  if (p.words) costs = word_slice_costs(costs, *p.words, p.cluster, cost_formula(p, c, micro_batch));
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
 }
 
@@ -149,7 +151,7 @@ static void adopt(Prepared& p, const RunCase& c, const PlannedPipeline& planned)
 // stage, too, uses that one (V placements, two directions); any other has a copy, which is added to the costs.
 static void copy_tied_weights(Prepared& p) {
   const ModelGraph& model = p.workload->model;
-  if (p.tensor || std::ranges::none_of(model.layers, [](const LayerSpec& l) { return l.tied_to >= 0; })) return;
+  if (divided_model(p) || std::ranges::none_of(model.layers, [](const LayerSpec& l) { return l.tied_to >= 0; })) return;
   const std::vector<int> stage_of = stage_of_layers(p.plan, model.layers.size());
   const auto lends = [&](int reader, int owner) {
     const Placement& placement = p.ranks.placement;
@@ -256,6 +258,10 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   problem.inference = p.inference;
   if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, replicas);
   problem.first_layers = c.first_layers;
+  if (p.words) {
+    problem.word_slices = word_slices(*p.words);
+    for (int& layer : problem.first_layers) layer = p.words->first_parts[layer];
+  }
   problem.cuts_count_messages = c.cuts != Cuts::compute && !is_this_machine(c);
   if (c.cuts == Cuts::blocks) {
     const RepeatedBlocks blocks = repeated_blocks(planned_model(p));
@@ -310,6 +316,10 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   if (c.tensor > 1) {
     refuse_tensor(c, *p.system);
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));
+  }
+  if (p.system->divides_words) {
+    refuse_word_slices(c, *p.workload);
+    p.words = std::make_shared<const TensorModel>(slice_words(p.workload->model, c.ranks));
   }
   set_costs(p, case_costs(p, c, p.micro_batch));
   require_one_pair_share(p, c);

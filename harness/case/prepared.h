@@ -50,15 +50,25 @@ struct Prepared {
   // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: layers are whole.
   std::shared_ptr<const TensorModel> tensor;
   CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
+  // Of a system that divides words: the model with slices of head and embedding for all ranks; `costs` are of its
+  // TensorModel::all. Null: head and embedding are whole.
+  std::shared_ptr<const TensorModel> words;
 };
+
+// Whose parts the ranks run, whichever way it is divided; null: all layers are whole.
+inline const std::shared_ptr<const TensorModel>& divided_model(const Prepared& p) {
+  return p.words ? p.words : p.tensor;
+}
 
 // What the ranks run: the workload's model, also with copies of weights, or the members' parts of it side by side.
 inline const ModelGraph& running_model(const Prepared& p) {
-  return p.tensor ? p.tensor->all : p.copied ? *p.copied : p.workload->model;
+  return divided_model(p) ? divided_model(p)->all : p.copied ? *p.copied : p.workload->model;
 }
 
 // What planners and orders are made for: of groups that share layers, one device of each.
-inline const ModelGraph& planned_model(const Prepared& p) { return p.tensor ? p.tensor->member : p.workload->model; }
+inline const ModelGraph& planned_model(const Prepared& p) {
+  return p.words ? p.words->all : p.tensor ? p.tensor->member : p.workload->model;
+}
 inline const CostGraph& planned_costs(const Prepared& p) { return p.tensor ? p.member_costs : p.costs; }
 
 inline std::int64_t samples_per_update(const Prepared& p) {

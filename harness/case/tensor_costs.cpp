@@ -1,6 +1,7 @@
 #include "harness/case/tensor_costs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/base/error.h"
 
@@ -78,6 +79,24 @@ CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const C
     if (model.layers[l].rule == LayerSplit::Rule::whole) part.measured = measured.measured;
   }
   return own;
+}
+
+CostGraph word_slice_costs(const CostGraph& whole, const TensorModel& words, const Cluster& cluster,
+                           const CostFormula& formula) {
+  const CostGraph member = member_costs(whole, words, cluster, formula);
+  CostGraph all = formula(words.all);
+  all.source = whole.source;
+  all.device = whole.device;
+  all.machine = whole.machine;
+  for (std::size_t l = 0; l < all.layers.size(); ++l) {
+    const int layer = words.parts[l].layer;
+    if (layer < 0) continue;
+    LayerCost own = member.layers[layer];
+    own.name = all.layers[l].name;
+    own.inputs = all.layers[l].inputs;
+    all.layers[l] = std::move(own);
+  }
+  return all;
 }
 
 }  // namespace sluice

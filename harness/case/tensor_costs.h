@@ -20,6 +20,11 @@ using CostFormula = std::function<CostGraph(const ModelGraph&)>;
 CostGraph member_costs(const CostGraph& whole, const TensorModel& model, const Cluster& cluster,
                        const CostFormula& formula);
 
+// The same for a model whose words are divided (model/word_slices.h): of TensorModel::all, the slices as member_costs()
+// and the other layers as in `whole`.
+CostGraph word_slice_costs(const CostGraph& whole, const TensorModel& words, const Cluster& cluster,
+                           const CostFormula& formula);
+
 // Of a ring all-reduce of `bytes` over the cluster's first `degree` devices.
 Seconds sum_seconds(const Cluster& cluster, int degree, Bytes bytes);
 

@@ -26,6 +26,23 @@ void refuse_tensor(const RunCase& c, const System& system) {
     throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic, calibrated or profile");
 }
 
+void refuse_word_slices(const RunCase& c, const Workload& workload) {
+  const auto refuse = [&](const std::string& setting, const std::string& found, const std::string& remedy) {
+    throw InputError(setting, c.system + " divides the words among all ranks, " + found, remedy);
+  };
+  if (workload.model.layers.empty())
+    refuse("workload", "and '" + c.workload + "' is a published profile, which has costs and no layers",
+           "use a workload with layers");
+  if (c.tensor > 1) refuse("tensor", "which are then no tensor-parallel groups", "leave tensor out");
+  if (c.data_parallel > 1) refuse("data_parallel", "which are then one pipeline", "leave data_parallel out");
+  if (c.sharding != StageSharding::system && c.sharding != StageSharding::none)
+    refuse("sharding", "so that no stage has replicas", "leave sharding out");
+  if (c.task == Task::inference) refuse("task", "and inference runs with whole layers", "use another system");
+  if (c.optimizer.treats_matrices())
+    refuse("optimizer.kind", "and " + choice_name(c.optimizer.kind) + " needs whole matrices",
+           "use an optimizer of single elements");
+}
+
 void check_groups(const RunCase& c, const Workload& workload, const std::string& where) {
   const auto together = exact_product<std::int64_t>(c.tensor, c.data_parallel);
   if (c.ranks % together != 0)

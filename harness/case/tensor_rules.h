@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+// Throws InputError where head and embedding of the case cannot be divided by words over its ranks.
+void refuse_word_slices(const RunCase& c, const Workload& workload);
 // Throws InputError where layers cannot be shared as the case says.
 void refuse_tensor(const RunCase& c, const System& system);
 [[noreturn]] void refuse_shared_and_sharded();  // throws InputError

@@ -223,6 +223,8 @@ class Splitter {
     split_.all = {.name = model_.name, .inputs = model_.inputs, .layers = {}, .members = degree_};
     for (const LayerSpec& layer : split_.member.layers)
       for (int k = 0; k < degree_; ++k) {
+        if (k == 0) split_.first_parts.push_back(static_cast<int>(split_.all.layers.size()));
+        split_.parts.push_back({static_cast<int>(split_.first_parts.size()) - 1, k});
         LayerSpec& own = split_.all.layers.emplace_back(layer);
         own.name += "/" + std::to_string(k);
         for (int& input : own.inputs)
@@ -239,6 +241,15 @@ class Splitter {
 };
 
 }  // namespace
+
+int TensorModel::parts_of(int whole_layer) const {
+  return static_cast<int>(std::ranges::count(parts, whole_layer, &Part::layer));
+}
+
+const LayerSplit& TensorModel::split_of(int layer) const {
+  static const LayerSplit undivided;
+  return whole_layer(layer) < 0 ? undivided : layers[whole_layer(layer)];
+}
 
 TensorModel split_tensors(const ModelGraph& model, int degree) {
   if (degree < 1) throw InputError("tensor", std::to_string(degree) + " devices cannot share a layer");

@@ -46,14 +46,22 @@ struct TensorModel {
   int degree = 1;
   ModelGraph whole;
   ModelGraph member;  // what one device of the group holds
-  // The members' models beside each other: what a group of `degree` devices runs. Layer l of member k is layer
-  // l * degree + k; the last layer is the loss that counts.
+  // What a group of `degree` devices runs: the members' models in parallel, every layer `degree` times, or, where only
+  // some layers are divided (word_slices.h), those `degree` times and the others once. The last layer is the loss that
+  // counts.
   ModelGraph all;
   std::vector<LayerSplit> layers;  // by layer of the whole model
+  // What a layer of `all` is: a member's part of a layer of the whole model; layer -1: a sum that only `all` has.
+  struct Part {
+    int layer, member;
+  };
+  std::vector<Part> parts;       // by layer of `all`
+  std::vector<int> first_parts;  // by layer of the whole model: its first part in `all`, the others follow
 
-  int whole_layer(int layer) const { return layer / degree; }  // of a layer of `all`
-  int member_of(int layer) const { return layer % degree; }
-  const LayerSplit& split_of(int layer) const { return layers[whole_layer(layer)]; }
+  int whole_layer(int layer) const { return parts[layer].layer; }  // of a layer of `all`
+  int member_of(int layer) const { return parts[layer].member; }
+  int parts_of(int whole_layer) const;  // how many layers of `all` are parts of it
+  const LayerSplit& split_of(int layer) const;
 };
 
 // Throws InputError where the degree does not divide the heads of an attention, the width between two linear layers,

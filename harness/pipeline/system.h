@@ -66,6 +66,9 @@ struct Problem {
   std::vector<int> cut_before = {};  // balanced cuts are before one of these layers, ascending; empty: before any
   // Given stages: the first layer of each from the second on, ascending. Empty: the system cuts the model.
   std::vector<int> first_layers = {};
+  // Of a system that divides words, per layer: the device that holds it as its slice of the words, -1 for the layers of
+  // the pipeline. Empty: words are not divided.
+  std::vector<int> word_slices = {};
   // Of one pipeline, where micro-batches differ: `costs` are of the largest.
   MicrobatchSizes sizes = {};
   // What a search may use: devices of a stage that are replicas, and seconds of its thread, after which it ends with
@@ -153,6 +156,7 @@ struct System {
   // Why it takes micro-batches of one size only, for planners whose objective says so; empty: sizes may differ.
   std::string one_size_only = {};
   bool data_parallel = false;   // the whole model on every rank, each with its own micro-batches
+  bool divides_words = false;   // head and embedding are cut by words over all ranks (model/word_slices.h)
   bool accumulates = false;     // asynchronous, but several micro-batches make one update
   bool inference_only = false;  // plans pipelines of forwards and has no order of backwards
   bool searches_order = false;  // its schedule reads ScheduleProblem::messages and weight_stash_share

@@ -13,7 +13,8 @@ struct UniformChain {
 };
 
 // One layer for every stage the system wants; `stage` is what an op of one stage takes, also where
-// one stage is the whole model; with sizes: for one sample. Throws the system's own InputErrors.
+// one stage is the whole model; with sizes: for one sample. A system that divides words has a slice of them on every
+// rank, as long as a stage, behind the last stage. Throws the system's own InputErrors.
 UniformChain uniform_chain(const System& system, const Options& options, const Cluster& cluster, int ranks,
                            int microbatches, const StageCost& stage, Seconds latency = Seconds(0),
                            const MicrobatchSizes& sizes = {});

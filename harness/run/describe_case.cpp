@@ -107,8 +107,9 @@ static SentByRanks sent_by_ranks(const std::vector<SentBytes>& ranks) {
 // What the members of a group send for the sums inside their ops: rings, as of other reductions.
 static void add_tensor_sums(const Prepared& p, const Program& program, std::vector<SentBytes>& sent) {
   const std::vector<TensorSums> sums =
-      tensor_sums(program, *p.tensor, p.plan, p.micro_batch, p.storage.activation.value);
-  const double ring = 2.0 * (p.tensor->degree - 1) / p.tensor->degree / std::max(program.updates, 1);
+      tensor_sums(program, *divided_model(p), p.plan, p.micro_batch, p.storage.activation.value);
+  const int degree = divided_model(p)->degree;
+  const double ring = 2.0 * (degree - 1) / degree / std::max(program.updates, 1);
   for (std::size_t r = 0; r < sums.size(); ++r) sent[r].reductions += ring * static_cast<double>(sums[r].bytes);
 }
 
@@ -129,7 +130,7 @@ void describe_program(const RunCase& c, const Prepared& p, const Program& progra
     observed.weight_gradient =
         choice_name(p.batched_weight_gradients ? WeightGradients::batched : WeightGradients::per_microbatch);
   std::vector<SentBytes> sent = sent_bytes(program, costs_of(p));
-  if (p.tensor) add_tensor_sums(p, program, sent);
+  if (divided_model(p)) add_tensor_sums(p, program, sent);
   observed.sent_bytes = sent_by_ranks(sent);
   if (!p.interference.empty()) observed.interference = recorded(p.interference);
   if (c.clock != Clock::wall) record.peak_bytes = std::exchange(record.predicted_peak_bytes, {});

@@ -2,6 +2,7 @@
 // training: the same gradients and weights as single_device over the same samples.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -29,8 +30,21 @@ bool has_shared_value(const ModelGraph& model) {
   return false;
 }
 
-// Systems that cut sequences need a model whose sequences can be cut.
+// Whether head and embedding can be cut by words for some of the ranks that are tried.
+bool has_word_slices(const ModelGraph& model) {
+  return std::ranges::any_of(std::vector{2, 3, 4}, [&](int ranks) {
+    try {
+      slice_words(model, ranks);
+      return true;
+    } catch (const InputError&) {
+      return false;
+    }
+  });
+}
+
+// Systems that cut sequences, or words, need a model where they can be cut.
 bool can_run(const System& system, const ModelGraph& model) {
+  if (system.divides_words && !has_word_slices(model)) return false;
   return !system.sequence || sequence_fault(model).empty();
 }
 
@@ -80,9 +94,9 @@ TEST_P(Equivalence, EverySynchronousSystemTrainsAsOneDeviceDoes) {
   }
 }
 
-// Systems whose pipelines cannot be replicated: DAPPLE and Piper plan replicas of their own, and LayerPipe's weight
-// gradients take the second rank of a stage.
-const std::set<std::string> kNotReplicated{"dapple", "layerpipe_style", "piper"};
+// Systems whose pipelines cannot be replicated: DAPPLE and Piper plan replicas of their own, LayerPipe's weight
+// gradients take the second rank of a stage, and Vocabulary Parallelism divides the words among all ranks.
+const std::set<std::string> kNotReplicated{"dapple", "layerpipe_style", "piper", "vocabulary_parallelism"};
 
 // Data-parallel replicas of every pipeline, laid out as groups or as pipelines, and every way in which the ranks of a
 // stage divide its parameters, only hold and add up the same numbers elsewhere.

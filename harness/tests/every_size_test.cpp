@@ -60,7 +60,10 @@ std::optional<double> dualpipe(int p, int m, OpTimes t) {
   return 3 * p * t.f + (2 * m - p - 2) * t.pair + (2 * p - 1) * t.i + t.w + 2 * (t.i + t.w);
 }
 
-// Megatron-Core's combined 1F1B (the same file): on the critical path p (v - 1) + 1 forwards and backwards by
+// Stages and slices of the words are equal: 1F1B, and a slot as long as F and B of a stage for every micro-batch.
+std::optional<double> slices_of_words(Size s, OpTimes t) { return (2 * s.m + s.p - 1) * t.work(); }
+
+// Megatron-Core's combined 1F1B (formula.py): on the critical path p (v - 1) + 1 forwards and backwards by
 // themselves, the fill and the drain, and the rest in pairs.
 std::optional<double> combined(Size s, OpTimes t) {
   const int apart = s.p * (s.v - 1) + 1;
@@ -217,6 +220,18 @@ const std::vector<SizeCase>& cases() {
          if (t.f != t.i || t.pair != t.work()) return std::nullopt;
          return 2 * s.m * t.work() + (s.p - 1) * (t.f + t.i - t.w);
        }},
+      {.name = "vocabulary_parallelism_one_barrier",
+       .system = "vocabulary_parallelism",
+       .options = options({{"variant", "one_barrier"}}),
+       .makespan = slices_of_words},
+      {.name = "vocabulary_parallelism_two_barriers",
+       .system = "vocabulary_parallelism",
+       .options = options({{"variant", "two_barriers"}}),
+       .makespan = slices_of_words},
+      {.name = "vocabulary_parallelism_interlaced",
+       .system = "vocabulary_parallelism",
+       .options = options({{"variant", "interlaced"}}),
+       .makespan = slices_of_words},
       // At B = 2 F for one unit of p micro-batches: ratio (p - 2) / (3 m / 2 + p - 2).
       {.name = "chimera",
        .system = "chimera",

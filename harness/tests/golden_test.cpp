@@ -191,6 +191,21 @@ rank 1  ---b4----B4----w1-w2-
   EXPECT_EQ(to_text(schedule_of("stp", 1, 2)), "rank 0: 0F0 1F0 0F1 (1F1;1B0) 0B0 1B1 0B1\n");
 }
 
+TEST(DrawnScheduleTest, VocabularyParallelism) {
+  EXPECT_EQ(drawn("vocabulary_parallelism", 2, 4), R"(
+rank 0  F0F1f0i0F2w0f1i1B0--w1f2i2F3B1--w2f3i3B2--......B3--w3
+rank 1  ..F0f0i0F1B0--w0f1i1F2B1--w1f2i2F3B2--w2f3i3B3--w3....
+)");
+  EXPECT_EQ(drawn("vocabulary_parallelism", 2, 4, {{"variant", "two_barriers"}}), R"(
+rank 0  F0F1f0F2i0w0f1F3i1w1f2B0--i2w2f3B1--i3w3..B2--....B3--
+rank 1  ..F0f0F1i0w0f1F2B0--i1w1f2F3B1--i2w2f3B2--i3w3B3--....
+)");
+  EXPECT_EQ(drawn("vocabulary_parallelism", 2, 4, {{"variant", "interlaced"}}), R"(
+rank 0  F0F1F2f0b0--f1b1--B0--......f2b2--F3B1--f3b3--B2--B3--
+rank 1  ..F0F1f0b0--B0--f1b1--B1--F2f2b2--B2--F3f3b3--B3--....
+)");
+}
+
 TEST(DrawnScheduleTest, DualPipe) {
   EXPECT_EQ(drawn("dualpipe", 4, 8), R"(
 rank 0  F0F1F2f4i4w4f5F3b5+-..f6B0+-b6--..f7B1+-b7--I2W2I3W3

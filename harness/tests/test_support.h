@@ -19,6 +19,7 @@
 #include "harness/case/size_rules.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
+#include "harness/model/word_slices.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
 #include "workloads/models/models.h"
@@ -132,16 +133,27 @@ struct TestSetup {
     if (sizes.differ()) require_sizes_possible(*p.system);
     p.micro_batch = sizes.differ() ? sizes.distinct().back() : batch / microbatches;
     p.microbatches_per_update = microbatches;
-    p.costs = analytic_costs(model, p.micro_batch, p.cluster.devices.front());
+    if (p.system->divides_words) {
+      if (replicas.count > 1 || tensor > 1 || sharding != "system")
+        throw InputError("test", "a system that divides words has no replicas and no tensor-parallel groups");
+      p.words = std::make_shared<const TensorModel>(slice_words(model, ranks));
+    }
+    const auto costs_of = [&](std::int64_t size) {
+      const CostFormula formula = [&](const ModelGraph& part) {
+        return analytic_costs(part, size, p.cluster.devices.front());
+      };
+      return p.words    ? word_slice_costs(formula(model), *p.words, p.cluster, formula)
+             : p.tensor ? member_costs(formula(model), *p.tensor, p.cluster, formula)
+                        : formula(model);
+    };
     if (tensor > 1) {
       p.tensor = std::make_shared<const TensorModel>(split_tensors(model, tensor));
-      p.member_costs = member_costs(p.costs, *p.tensor, p.cluster, [&](const ModelGraph& part) {
-        return analytic_costs(part, p.micro_batch, p.cluster.devices.front());
-      });
+      p.member_costs = costs_of(p.micro_batch);
       p.costs = members_of(p.member_costs, tensor);
+    } else {
+      p.costs = costs_of(p.micro_batch);
     }
-    for (const std::int64_t size : sizes.distinct())
-      p.size_costs.push_back(analytic_costs(model, size, p.cluster.devices.front()));
+    for (const std::int64_t size : sizes.distinct()) p.size_costs.push_back(costs_of(size));
     p.replicas = replicas;
     const std::optional<StageSharding> chosen = choice_named<StageSharding>(sharding);
     if (!chosen) throw std::invalid_argument(sharding);
@@ -150,13 +162,14 @@ struct TestSetup {
                     ranks / replicas.count / tensor,       batch / replicas.count,
                     microbatches / replicas.count,         {}};
     if (sizes.differ()) problem.sizes = sizes_of_pipeline(sizes, replicas.count);
+    if (p.words) problem.word_slices = word_slices(*p.words);
     adopt_pipeline(p, make_plan(*p.system, problem, p.options));
   }
 
   SessionSpec spec(const OptimizerSpec& optimizer) const {
     SessionSpec s;
     s.model = running_model(prepared);
-    s.tensor = prepared.tensor;
+    s.tensor = divided_model(prepared);
     s.plan = prepared.plan;
     s.optimizer = optimizer;
     s.micro_batch = prepared.micro_batch;

@@ -58,8 +58,8 @@ TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharde
         ++variants;
         if (expect_same_bits(variant, model, feed)) continue;
         refused.push_back(to_text(variant));
-        // Two pipelines of these, a rank each or an odd number, are none.
-        EXPECT_TRUE(system->name == "layerpipe_style" ||
+        // Two pipelines of these, a rank each or an odd number, are none; words are divided among all ranks.
+        EXPECT_TRUE(system->name == "layerpipe_style" || system->divides_words ||
                     (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
             << to_text(variant);
       }
@@ -99,6 +99,13 @@ TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
         EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": refused";
       }
   }
+}
+
+TEST(Transports, slices_of_the_words_give_the_same_bits) {
+  const ModelGraph model = gpt("gpt", 2, 16, 4, 6, 24);
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  for (const char* variant : {"one_barrier", "two_barriers", "interlaced"})
+    EXPECT_TRUE(expect_same_bits({"vocabulary_parallelism", {{"variant", variant}}}, model, feed)) << variant;
 }
 
 TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {

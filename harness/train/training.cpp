@@ -162,7 +162,7 @@ std::unique_ptr<Session> Training::start_session(const Prepared& prepared, const
                                                  ProcessGroup* processes) const {
   SessionSpec spec;
   spec.model = running_model(prepared);
-  spec.tensor = prepared.tensor;
+  spec.tensor = divided_model(prepared);
   spec.plan = prepared.plan;
   spec.optimizer = case_.optimizer;
   spec.seed = case_.seed;

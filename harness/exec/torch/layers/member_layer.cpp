@@ -64,10 +64,12 @@ class SharedLayer final : public Layer {
   TensorGroup& group_;
 };
 
-// A range of an embedding's rows: zeros for the tokens of others.
+// A range of an embedding's rows: zeros for the tokens of others. Where the split says so, the group sums the outputs;
+// otherwise a layer behind adds them.
 class EmbeddingRange final : public Layer {
  public:
-  EmbeddingRange(int member, TensorGroup& group) : member_(member), group_(group) {}
+  EmbeddingRange(const LayerSplit& split, int member, TensorGroup& group)
+      : split_(split), member_(member), group_(group) {}
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
                      const ForwardMode&, bool, LayerStash* stash) override {
@@ -75,7 +77,7 @@ class EmbeddingRange final : public Layer {
     const at::Tensor elsewhere = is_elsewhere(in[0]);
     at::Tensor y = at::embedding(weights[0], own_row(in[0], elsewhere));
     y.masked_fill_(elsewhere.unsqueeze(-1), 0);
-    group_.sum(y);
+    if (!split_.forward_sums.empty()) group_.sum(y);
     if (stash) stash->kept.push_back(in[0]);
     return y;
   }
@@ -105,6 +107,7 @@ class EmbeddingRange final : public Layer {
     return ids.sub(member_ * rows_).masked_fill_(elsewhere, 0);
   }
 
+  const LayerSplit& split_;
   int member_;
   TensorGroup& group_;
   std::int64_t rows_ = 0;
@@ -176,7 +179,7 @@ std::unique_ptr<Layer> make_member_layer(const TensorModel& model, int index, st
   const int member = model.member_of(index), layer = model.whole_layer(index);
   switch (split.rule) {
     case LayerSplit::Rule::rows:
-      return std::make_unique<EmbeddingRange>(member, group);
+      return std::make_unique<EmbeddingRange>(split, member, group);
     case LayerSplit::Rule::classes:
       return std::make_unique<ClassRangeLoss>(model.degree, member, group);
     case LayerSplit::Rule::whole:

@@ -15,12 +15,12 @@ std::vector<std::vector<at::Tensor>> member_weights(const TensorModel& model, st
                                                     const at::TensorOptions& options) {
   const std::vector<std::vector<at::Tensor>> whole = initial_weights(model.whole, seed, options);
   std::vector<std::vector<at::Tensor>> result;
-  for (std::size_t l = 0; l < whole.size(); ++l)
-    for (int member = 0; member < model.degree; ++member) {
-      std::vector<at::Tensor>& own = result.emplace_back();
-      for (std::size_t p = 0; p < whole[l].size(); ++p)
-        own.push_back(part_of(whole[l][p], model.layers[l].parameters[p], model.degree, member));
-    }
+  for (const auto& [layer, member] : model.parts) {
+    std::vector<at::Tensor>& own = result.emplace_back();
+    if (layer < 0) continue;
+    for (std::size_t p = 0; p < whole[layer].size(); ++p)
+      own.push_back(part_of(whole[layer][p], model.layers[layer].parameters[p], model.degree, member));
+  }
   return result;
 }
 
@@ -33,10 +33,11 @@ void TorchSession::join_tensor_groups(const Program& program, Transport& transpo
 
 std::vector<at::Tensor> TorchSession::whole_parameters(int layer, const FlatOf& flat) const {
   const TensorModel& model = *spec_.tensor;
-  const std::vector<ParameterSpec> own = parameters(model.member.layers[layer]);
+  const int first = model.first_parts[layer];
+  const std::vector<ParameterSpec> own = parameters(model.all.layers[first]);
   std::vector<std::vector<at::Tensor>> parts(own.size());  // by parameter and member
-  for (int member = 0; member < model.degree; ++member) {
-    const at::Tensor values = at::tensor(of_layer(layer * model.degree + member, flat), at::kDouble);
+  for (int member = 0; member < model.parts_of(layer); ++member) {
+    const at::Tensor values = at::tensor(of_layer(first + member, flat), at::kDouble);
     std::int64_t offset = 0;
     for (std::size_t p = 0; p < own.size(); ++p) {
       const std::int64_t n = elements(own[p].shape);
@@ -58,6 +59,7 @@ void TorchSession::copy_buffers(const StageModule& whole) const {
     std::vector<std::vector<at::Tensor>> from(layers.size());
     if (owns(StageId(s))) from = owner_of(StageId(s)).module(StageId(s)).buffers_by_layer();
     for (std::size_t l = 0; l < layers.size(); ++l) {
+      if (spec_.tensor->whole_layer(layers[l]) < 0) continue;
       const auto& target = to[spec_.tensor->whole_layer(layers[l])];
       const int member = spec_.tensor->member_of(layers[l]);
       const bool in_parts = spec_.tensor->split_of(layers[l]).rule == LayerSplit::Rule::outputs;
