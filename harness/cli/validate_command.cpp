@@ -66,6 +66,7 @@ int validate_command(const ValidateArguments& a) {
       return 0;
     }
     handle_signals();
+    end_after_signal(Seconds(0.7), "interrupted: what was measured is stored; see --records");
     const std::string out = a.out.empty() ? runs_folder() + "/validation.jsonl" : a.out;
     if (std::filesystem::exists(out))
       throw InputError("--out", "'" + out + "' exists", "choose another file, or look at it with --records");
