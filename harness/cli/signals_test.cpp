@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "harness/cli/cli_test_support.h"
+#include "harness/cli/version.h"
 
 namespace sluice {
 namespace {
@@ -48,10 +49,12 @@ class Signals : public Cli {
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
 
-  void ends(const Arguments& arguments) const {
+  // output: a file that the command does not write over.
+  void ends(const Arguments& arguments, const std::string& output = "") const {
     for (const int number : {SIGINT, SIGTERM}) {
+      if (!output.empty()) fs::remove(at(output));
       SCOPED_TRACE(::testing::PrintToString(arguments) + ", signal " + std::to_string(number));
-      const pid_t child = start(arguments, {{"TMPDIR", at("tmp")}});
+      const pid_t child = start(arguments, {{"SLUICE_PROFILE_CACHE", at("profiles")}});
       for (int k = 0; k < 1000 && cpu_seconds(child) < 0.4; ++k)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       int status = 0;
@@ -120,6 +123,17 @@ TEST_F(Signals, EndReadingLargeFiles) {
   ends({"export", "big.jsonl"});
   ends({"validate", "--records", "big.jsonl"});
   ends({"trace", "big.json"});
+}
+
+TEST_F(Signals, EndTrainingAndMeasuring) {
+  if (!torch_free_notice().empty()) GTEST_SKIP() << "a build without LibTorch";
+  ends({"run", "-s", "gpipe", "-w", "tiny", "-n", "2", "--steps", "100000", "--costs", "analytic", "--out", "a.jsonl",
+        "--progress", "none"});
+  ends({"verify", "--cases", std::string(SLUICE_SOURCE_DIR) + "/harness/tests/data/weights.json"});
+  ends({"profile", "-w", "fmnist_cnn", "--out", "costs.json"});
+  ends({"profile", "-w", "fmnist_cnn", "--co-run", "--out", "co_runs.json"});
+  for (const char* name : {"costs.json", "co_runs.json"}) EXPECT_FALSE(fs::exists(at(name))) << name;
+  ends({"validate", "--out", "b.jsonl", "--progress", "none"}, "b.jsonl");
 }
 
 // `check` asks each system in a process of its own.
