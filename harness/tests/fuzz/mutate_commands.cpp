@@ -439,7 +439,9 @@ class Place {
     const auto is_json = [](const std::string& part) { return Json::parse_if_json(part).has_value(); };
     const bool records = name.ends_with(".jsonl");
     if (text.empty()) return "is empty";
-    if (name.ends_with(".et") || name.ends_with(".png")) return "";
+    // FILE.torn holds torn lines of records.
+    for (const char* ending : {".et", ".png", ".torn"})
+      if (name.ends_with(ending)) return "";
     if (records || (text.starts_with('{') && !is_json(text))) {
       std::istringstream in(text);
       for (std::string line; std::getline(in, line);)
