@@ -63,6 +63,7 @@ ROOMS = {
     "harness/claims": CLAIMS,
     "harness/cli": ["harness/cli"] + RUN + CLAIMS,
     "harness/tests": ["harness/tests"] + RUN + SYSTEMS + NCCL + CLAIMS,
+    "harness/tests/fuzz": ["harness/tests/fuzz", "harness/cli"] + RUN + SYSTEMS + CLAIMS,
 }
 TESTS_MAY = {
     "": ["harness/program", "harness/sim"],

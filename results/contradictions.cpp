@@ -21,8 +21,9 @@ bool ran(const Record& r) { return r.outcome == RecordOutcome::ok || r.outcome =
 // A finding about the fields that its check names; "": they agree.
 using Finding = std::string;
 
-Finding ok_has_no_reason(const Record& r) {
-  if (r.outcome != RecordOutcome::ok || r.reason.empty()) return "";
+Finding only_ok_has_no_reason(const Record& r) {
+  if ((r.outcome == RecordOutcome::ok) == r.reason.empty()) return "";
+  if (r.reason.empty()) return fmt::format("a run that is {} has no reason", choice_name(r.outcome));
   return "a run that is ok has a reason for not being so";
 }
 
@@ -215,7 +216,7 @@ struct Check {
   Finding (*find)(const Record&);
 };
 constexpr Check kChecks[] = {
-    {"/outcome and /reason", ok_has_no_reason},
+    {"/outcome and /reason", only_ok_has_no_reason},
     {"/outcome and /diverged_at", only_diverged_runs_diverged_at_an_update},
     {"/outcome and /failed_rank", results_have_no_failed_rank},
     {"/outcome and /step_seconds", steps_take_time},

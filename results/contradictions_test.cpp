@@ -49,7 +49,8 @@ std::string refusal(const std::function<void(Record&)>& edit) {
 
 TEST(Contradictions, ASoundRecordPasses) {
   EXPECT_EQ(refusal([](Record&) {}), "no error");
-  EXPECT_EQ(refusal([](Record& r) { r.outcome = RecordOutcome::diverged, r.diverged_at = 3; }), "no error");
+  EXPECT_EQ(refusal([](Record& r) { r.outcome = RecordOutcome::diverged, r.reason = "nan", r.diverged_at = 3; }),
+            "no error");
   EXPECT_EQ(refusal([](Record& r) { r.outcome = RecordOutcome::failed, r.reason = "x", r.failed_rank = 7; }),
             "no error");
   EXPECT_EQ(refusal([](Record& r) { r.peak_bytes.pop_back(); }), "no error");  // the fullest rank
@@ -71,10 +72,12 @@ TEST(Contradictions, AreNamedWithBothFields) {
   };
   expect("/outcome and /reason contradict each other: a run that is ok has a reason for not being so",
          [](Record& r) { r.reason = "disk full"; });
+  expect("/outcome and /reason contradict each other: a run that is failed has no reason",
+         [](Record& r) { r.outcome = RecordOutcome::failed; });
   expect("/outcome and /diverged_at contradict each other: a run that is ok diverged at update 2",
          [](Record& r) { r.diverged_at = 2; });
   expect("/outcome and /diverged_at contradict each other: updates are counted from 1",
-         [](Record& r) { r.outcome = RecordOutcome::diverged, r.diverged_at = 0; });
+         [](Record& r) { r.outcome = RecordOutcome::diverged, r.reason = "nan", r.diverged_at = 0; });
   expect("/outcome and /failed_rank contradict each other: rank 1 failed in a run that is ok",
          [](Record& r) { r.failed_rank = 1; });
   expect("/outcome and /step_seconds contradict each other: step 1 of a run that is ok took -0.25 s",

@@ -34,6 +34,7 @@ class StoreTest : public ::testing::Test {
     r.workload = "mlp";
     r.clock = Clock::wall;
     r.outcome = outcome;
+    if (outcome != RecordOutcome::ok) r.reason = "rank 1: disk full";
     return r;
   }
   static std::string content(const fs::path& path) {

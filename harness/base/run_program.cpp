@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-
-extern char** environ;
 
 namespace sluice {
 
@@ -42,7 +40,27 @@ bool read_output(int pipe, const ProgramOptions& options, Clock::time_point begi
   }
 }
 
+// In the child, between fork and exec: only calls that are safe while other threads hold locks. Writes errno to
+// `failure` where the program cannot be started.
+[[noreturn]] void become(char* const* arguments, const ProgramOptions& options, int output, int failure, pid_t parent) {
+  end_with_parent(parent);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(options.with_errors ? output : nothing, STDERR_FILENO);
+  if (nothing > STDERR_FILENO) ::close(nothing);
+  ::execvp(arguments[0], arguments);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(failure, &error, sizeof error);
+  ::_exit(127);
+}
+
 }  // namespace
+
+void end_with_parent(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);  // it has ended already
+}
 
 ProgramEnd run_program(const std::vector<std::string>& words, const ProgramOptions& options) {
   ProgramEnd end;
@@ -50,21 +68,30 @@ ProgramEnd run_program(const std::vector<std::string>& words, const ProgramOptio
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  std::array<int, 2> pipe{};
+  std::array<int, 2> pipe{}, failure{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return {.error = errno};
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
-  if (options.with_errors)
-    ::posix_spawn_file_actions_adddup2(&actions, pipe[1], STDERR_FILENO);
-  else
-    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  if (::pipe2(failure.data(), O_CLOEXEC) != 0) {
+    end.error = errno;
+    for (const int file : pipe) ::close(file);
+    return end;
+  }
   const Clock::time_point begin = Clock::now();
-  pid_t child = 0;
-  end.error = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child == 0) become(arguments.data(), options, pipe[1], failure[1], parent);
+  if (child < 0) end.error = errno;
   ::close(pipe[1]);
+  ::close(failure[1]);
+  if (child > 0) {  // ends with the exec, which closes the other end
+    int error = 0;
+    ssize_t n;
+    do n = ::read(failure[0], &error, sizeof error);
+    while (n < 0 && errno == EINTR);
+    if (n == sizeof error) {
+      end.error = error;
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+  ::close(failure[0]);
   if (end.error == 0) {
     end.out_of_time = !read_output(pipe[0], options, begin, end.output);
     if (end.out_of_time) ::kill(child, SIGKILL);

@@ -1,6 +1,8 @@
 // Another program, started with a list of arguments: no shell reads them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -24,7 +26,10 @@ struct ProgramOptions {
 };
 
 // words: the program (looked for in PATH if it has no slash) and its arguments. Its stdin is empty. Returns when it has
-// ended.
+// ended. A signal that ends this process ends the program, too.
 ProgramEnd run_program(const std::vector<std::string>& words, const ProgramOptions& options = {});
+
+// Call in a forked child: it gets SIGTERM when the thread that forked it ends. parent: the process that forked it.
+void end_with_parent(pid_t parent);
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/base/output_file.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/advise.h"
 #include "harness/cli/advise_costs.h"
 #include "harness/cli/assumptions.h"
@@ -134,7 +135,7 @@ void print_refused(const Advice& advice) {
       fmt::print("does not fit: {} needs at least {} on a device that has {}\n", name, to_text(c->needed),
                  to_text(c->available));
     } else {
-      fmt::print("no plan: {}{}\n", c->refused.starts_with(name + ": ") ? "" : name + ": ", c->refused);
+      fmt::print("no plan: {}{}\n", c->refused.starts_with(name + ": ") ? "" : name + ": ", visible(c->refused));
     }
   }
 }
@@ -251,7 +252,7 @@ int advise_command(const AdviseArguments& a) {
   print_plan(*shown);
   fmt::print("\n{}\n{}\n", plan_line(*winner), run_line(*winner));
   write_files();
-  if (csv) fmt::print("PyTorch's table: {}\n", a.csv);
+  if (csv) fmt::print("PyTorch's table: {}\n", visible(a.csv));
   return 0;
 }
 

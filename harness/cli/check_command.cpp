@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "harness/base/error.h"
+#include "harness/base/run_program.h"
 #include "harness/case/contract.h"
 #include "harness/cli/check.h"
 #include "harness/cli/commands.h"
@@ -91,9 +92,10 @@ CheckOutcome check_system(const System& system, double seconds) {
   int ends[2];
   if (::pipe(ends) != 0) throw RunError(std::string("pipe: ") + std::strerror(errno));
   std::fflush(nullptr);
-  const pid_t child = ::fork();
+  const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw RunError(std::string("fork: ") + std::strerror(errno));
   if (child == 0) {
+    end_with_parent(parent);
     ::close(ends[0]);
     run_child(ends[1], system);
   }

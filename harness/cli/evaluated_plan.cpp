@@ -207,7 +207,7 @@ void print_plan(const EvaluatedPlan& e) {
   const Plan plan = shared_plan(p.plan, group_size(p));
   const StageGraph graph = p.tensor ? stage_graph(plan, p.member_costs) : p.graph;
   fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} samples per update, costs: {}{}\n",
-             p.system->title, p.cluster.name, plan.stages.size(), depth(graph), p.ranks.devices.size(),
+             p.system->title, visible(p.cluster.name), plan.stages.size(), depth(graph), p.ranks.devices.size(),
              p.cluster.devices.size(),
              p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "", microbatches_text(p),
              visible(p.costs.source), counted_in(e.c));

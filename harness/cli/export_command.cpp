@@ -6,6 +6,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/output_file.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/settings.h"
 #include "harness/cli/chakra_trace.h"
@@ -59,8 +60,9 @@ static int export_chakra(const ExportArguments& a) {
   for (std::size_t r = 0; r < ranks.size(); ++r) files.push_back(trace_file(a.out + "." + std::to_string(r) + ".et"));
   if (!groups.empty()) groups_file(a.out + ".groups.json").write(groups);
   for (std::size_t r = 0; r < ranks.size(); ++r) files[r].write(chakra_file(ranks[r]));
-  fmt::print("{}.0.et{}{}\n", a.out, ranks.size() > 1 ? fmt::format(" to {}.{}.et", a.out, ranks.size() - 1) : "",
-             groups.empty() ? "" : fmt::format(", and {}.groups.json", a.out));
+  const std::string out = visible(a.out);
+  fmt::print("{}.0.et{}{}\n", out, ranks.size() > 1 ? fmt::format(" to {}.{}.et", out, ranks.size() - 1) : "",
+             groups.empty() ? "" : fmt::format(", and {}.groups.json", out));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/find_renderer.h"
 #include "harness/cli/read_files.h"
@@ -85,7 +86,7 @@ int figure_command(const FigureArguments& a) {
   for (const PictureFormat format : formats) {
     const std::string name = a.kind + "." + to_text(format);
     write_whole_file(out / name, read_whole_file(drawing / name));
-    fmt::print("figure: {}\n", (out / name).string());
+    fmt::print("figure: {}\n", visible((out / name).string()));
   }
   fs::remove_all(drawing, failure);
   return 0;

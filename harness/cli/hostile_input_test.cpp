@@ -238,6 +238,28 @@ TEST_F(HostileInput, EscapesInNamesDoNotReachTheTerminal) {
   EXPECT_NE(finished.err.find("\\x1b[31m"), std::string::npos) << finished.err;
 }
 
+TEST_F(HostileInput, EscapesInFilesAndNamesOfOutputsDoNotReachStdout) {
+  const std::string red = "\x1b[31mred";
+  Json costs = Json::parse(content(cost_file("costs.json", 0.1)));
+  costs["model"] = red;
+  put("costs.json", costs.dump());
+  Json cluster = Json::parse(content(std::string(SLUICE_SOURCE_DIR) + "/workloads/clusters/p40_x8.json"));
+  cluster["name"] = red;
+  put("cluster.json", cluster.dump());
+  for (const Arguments& arguments :
+       {Arguments{"list", "costs.json"},
+        {"plan", "-s", "1f1b", "-w", "vgg16", "-c", "cluster.json"},
+        {"advise", "-w", "vgg16", "-c", "cluster.json", "-s", "1f1b"},
+        {"schedule", "-s", "1f1b", "-n", "2", "-m", "2", "--trace", "t.json"},
+        {"advise", "-w", "costs.json", "-c", "flat:2", "-s", "1f1b", "--csv", red + ".csv"},
+        {"export", "--format", "chakra", "-s", "1f1b", "-w", "tfm256", "-c", "flat:2", "--out", red},
+        {"trace", "--out", red + ".json", "t.json"}}) {
+    const Finished finished = sluice(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    EXPECT_EQ((finished.out + finished.err).find('\x1b'), std::string::npos) << finished.out << finished.err;
+  }
+}
+
 TEST_F(HostileInput, WhatIsPrintedStaysOutOfTheRecordsWhereTheStandardFilesAreClosed) {
   const pid_t child = ::fork();
   if (child == 0) {

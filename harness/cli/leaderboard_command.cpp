@@ -35,6 +35,7 @@ std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescript
                      "sluice list systems names those that train");
   const std::string out = a.out.empty() ? runs_folder() + "/leaderboard-" + system + ".jsonl" : a.out;
   handle_signals();
+  end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
   ProfileStore profiles(default_profile_folder());
   const SweepOptions options{out, a.resume, parse_progress(a.progress), "", 0, std::nullopt};
   const SweepResult result = run_sweep(

@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/describe.h"
@@ -113,7 +114,7 @@ static Json sweeps_json() {
   return list;
 }
 
-static std::string text(const Json& item, const char* key) { return item[key].get<std::string>(); }
+static std::string text(const Json& item, const char* key) { return visible(item[key].get<std::string>()); }
 
 constexpr const char* kSystemLine = "  {:<19} {:<29} {}\n";
 
@@ -130,7 +131,8 @@ static void print_details(const Json& item) {
   const std::size_t width = terminal_width();
   const auto row = [&](const std::string& name, const std::string& value) {
     if (!value.empty())
-      fmt::print("{:<{}}{}\n", name + (name.size() < column ? "" : " "), column, wrapped(value, column, width));
+      fmt::print("{:<{}}{}\n", name + (name.size() < column ? "" : " "), column,
+                 wrapped(visible(value), column, width));
   };
   std::vector<std::string> keys = {"name", "title", "kind"};
   for (const auto& [key, value] : item.items())

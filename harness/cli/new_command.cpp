@@ -7,6 +7,7 @@
 #include "harness/base/output_file.h"
 #include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/new_templates.h"
 #include "harness/model/cluster.h"
@@ -53,7 +54,7 @@ void write(const std::string& file, const std::string& text, const std::string& 
   std::error_code none;
   if (std::filesystem::exists(std::filesystem::symlink_status(file, none))) throw InputError(file, "exists already");
   write_text(output_place(file), text);
-  fmt::print("wrote {}\n{}\n", std::filesystem::relative(file).string(), next);
+  fmt::print("wrote {}\n{}\n", visible(std::filesystem::relative(file).string()), next);
 }
 
 std::string folder_for(const NewArguments& a, const std::string& shipped) {
@@ -84,8 +85,7 @@ int new_baseline(const NewArguments& a) {
   const auto chosen = std::ranges::find(templates, wanted, &BaselineTemplate::kind);
   if (chosen == templates.end()) throw InputError("--kind", "unknown kind '" + wanted + "'", suggestion(wanted, kinds));
   for (const System* system : all_systems())
-    if (system->is_called(a.name))
-      throw InputError("new", "there is a system '" + a.name + "' already");
+    if (system->is_called(a.name)) throw InputError("new", "there is a system '" + a.name + "' already");
   const std::string folder = folder_for(a, "baselines");
   write(
       folder + "/" + a.name + ".cpp", fmt::format(fmt::runtime(chosen->text), a.name),

@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
@@ -41,7 +42,7 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
                  to_text(Seconds(e.update_seconds)), e.samples_per_second(), columns.cells(e.rates()),
                  100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));
   }
-  for (const std::string& reason : rejected) fmt::print(json ? stderr : stdout, "no plan: {}\n", reason);
+  for (const std::string& reason : rejected) fmt::print(json ? stderr : stdout, "no plan: {}\n", visible(reason));
   if (plans.empty()) throw InputError("plan", "none of the systems has a plan");
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/claims/claim_page.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/find_renderer.h"
@@ -36,7 +37,7 @@ int write_pages(const ReportArguments& a) {
   }
   const std::string out = a.out.empty() ? source_folder() + "/results/findings" : a.out;
   for (const std::filesystem::path& page : write_findings(studies, out, find_renderer()))
-    fmt::print("page: {}\n", std::filesystem::relative(page).string());
+    fmt::print("page: {}\n", visible(std::filesystem::relative(page).string()));
   return 0;
 }
 
@@ -69,8 +70,8 @@ int report_command(const ReportArguments& a) {
   if (a.claims) parts.push_back(claims_part(stored_papers(source_folder() + "/results/claims")));
   const Report report = write_report(filtered(read_files(a.files), a.filter), out, find_renderer(), formats,
                                      std::move(parts), a.title.empty() ? sweep_title(a.files.front()) : a.title);
-  fmt::print("report: {}\npictures: {} charts ({}) in {}\n", std::filesystem::relative(report.html).string(),
-             report.charts.size(), a.formats, (std::filesystem::relative(out) / "charts").string());
+  fmt::print("report: {}\npictures: {} charts ({}) in {}\n", visible(std::filesystem::relative(report.html).string()),
+             report.charts.size(), a.formats, visible((std::filesystem::relative(out) / "charts").string()));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "harness/base/error.h"
 #include "harness/base/passing_folder.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/profile_store.h"
 #include "harness/claims/claim_page.h"
 #include "harness/claims/mutation.h"
@@ -45,19 +46,19 @@ std::map<std::pair<std::string, std::string>, Outcome> stored_outcomes(const fs:
 }
 
 void print_table(const PaperOutcomes& paper) {
-  fmt::print("{}\n", paper.claims.title);
+  fmt::print("{}\n", visible(paper.claims.title));
   std::string group;
   std::size_t width = 0;
   for (const Claim& claim : paper.claims.claims) width = std::max(width, claim.name.size());
   for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
     const Claim& claim = paper.claims.claims[i];
     const Outcome& o = paper.outcomes[i];
-    if (claim.group != group) fmt::print("\n{} ({})\n", claim.group, claim.what);
+    if (claim.group != group) fmt::print("\n{} ({})\n", visible(claim.group), visible(claim.what));
     group = claim.group;
-    fmt::print("  {:<{}}  {:>10}  {:>10}  {:>12}  {}{}{}\n", claim.name, width, published_text(claim),
+    fmt::print("  {:<{}}  {:>10}  {:>10}  {:>12}  {}{}{}\n", visible(claim.name), width, visible(published_text(claim)),
                o.ours ? to_text(*o.ours) : "-", ratio_text(claim, o), verdict_text(claim, o),
                o.direction && o.value == ClaimVerdict::not_reproduced ? ", direction " + to_text(*o.direction) : "",
-               o.reason.empty() ? "" : ": " + o.reason);
+               o.reason.empty() ? "" : ": " + visible(o.reason));
   }
   fmt::print("\n{}\n\n", counts_text(paper.claims.claims, paper.outcomes));
 }
@@ -116,7 +117,7 @@ int mutate_papers(const ReproduceArguments& a, ProfileStore& profiles) {
     fmt::print("{}: {} of {} reproduced figures turn\n", name, report.reproduced - std::ssize(report.unmoved),
                report.reproduced);
     for (const UnmovedClaim& claim : report.unmoved)
-      fmt::print("  {}, {}: stays reproduced under {}\n", claim.group, claim.name,
+      fmt::print("  {}, {}: stays reproduced under {}\n", visible(claim.group), visible(claim.name),
                  claim.tried.empty() ? "no change that can be run" : fmt::format("{}", fmt::join(claim.tried, ", ")));
   }
   if (a.json) fmt::print("{}\n", Json{{"papers", documents}}.dump(2));

@@ -10,6 +10,7 @@
 #include "harness/base/index.h"
 #include "harness/base/json.h"
 #include "harness/base/numbers.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/schedule_figures.h"
@@ -210,7 +211,7 @@ void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
 int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::optional<OutputFile>& trace,
               const std::optional<OutputFile>& page) {
   const ScheduleFigures f = figures_of(order, {.repeated = !a.json && !a.csv, .trace = a.text || trace || page});
-  if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", order.name, order.theory.note);
+  if (!order.theory.note.empty()) fmt::print(stderr, "sluice: {}: {}\n", visible(order.name), order.theory.note);
   if (trace)
     trace->write(chrome_trace({.title = order.system ? order.system->title : order.name,
                                .program = f.program,
@@ -284,12 +285,12 @@ int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::
   }
   if (a.text || a.versions)
     for (std::size_t i = 0; i < orders.size(); ++i) {
-      fmt::print("{}\n", orders[i].name);
+      fmt::print("{}\n", visible(orders[i].name));
       print_ops(orders[i], figures[i], a);
       fmt::print("\n");
     }
-  fmt::print("{}", schedule_comparison(orders, figures));
-  for (const std::string& reason : refused) fmt::print("no schedule: {}\n", reason);
+  fmt::print("{}", visible_lines(schedule_comparison(orders, figures)));
+  for (const std::string& reason : refused) fmt::print("no schedule: {}\n", visible(reason));
   fmt::print(
       "--costs {} {}of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
       "activations: held at most by a rank, in {} of a rank's share of the model\n",

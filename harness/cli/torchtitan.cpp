@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/tensor_members.h"
 
@@ -54,7 +55,7 @@ void print_modules_left_out(const EvaluatedPlan& plan) {
   const auto imported = [](const LayerCost& layer) { return !layer.part.empty(); };
   const std::string reason = reason_without_modules(plan);
   if (!reason.empty() && std::ranges::any_of(planned_costs(plan.p).layers, imported))
-    fmt::print(stderr, "note: no module_fqns_per_model_part: {}\n", reason);
+    fmt::print(stderr, "note: no module_fqns_per_model_part: {}\n", visible(reason));
 }
 
 Entry one_pipeline(Entry entry, const EvaluatedPlan& plan) {
@@ -122,7 +123,7 @@ void TorchtitanFiles::write(const Entry& entry, const EvaluatedPlan& plan, Profi
   const std::string table = plan_table(one), settings = torchtitan_settings(one, plan.c.data_parallel, table_file_);
   table_.write(table);
   settings_.write(settings);
-  fmt::print(stderr, "torchtitan: {}, {}\n", file_, table_file_);
+  fmt::print(stderr, "torchtitan: {}, {}\n", visible(file_), visible(table_file_));
 }
 
 }  // namespace sluice

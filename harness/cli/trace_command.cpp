@@ -221,7 +221,7 @@ void print_tables(const TraceFigures& f, const TracedRun& run, const SimulatedOr
     fmt::print("{:>5} {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}\n", s.stage, s.forward, s.input_gradient,
                s.weight_gradient, s.total());
   fmt::print("\n{}", all.orders.empty() ? "" : schedule_comparison(all.orders, all.figures));
-  for (const std::string& reason : all.rejected) fmt::print("no schedule: {}\n", reason);
+  for (const std::string& reason : all.rejected) fmt::print("no schedule: {}\n", visible(reason));
   fmt::print("seconds of {}; ranks: means of {} update{}; stages: of one micro-batch; orders: virtual clock\n",
              run.on_gpu ? "kernels on the GPU" : "ranges on the CPU", f.updates, f.updates == 1 ? "" : "s");
   if (f.period) fmt::print("an update begins every {:.4g} s\n", *f.period);

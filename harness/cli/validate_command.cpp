@@ -11,6 +11,7 @@
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/gpu_program.h"
 #include "harness/exec/mpi/mpi.h"
@@ -65,6 +66,7 @@ int validate_command(const ValidateArguments& a) {
       return 0;
     }
     handle_signals();
+    end_after_signal(Seconds(0.7), "interrupted: what was measured is stored; see --records");
     const std::string out = a.out.empty() ? runs_folder() + "/validation.jsonl" : a.out;
     if (std::filesystem::exists(out))
       throw InputError("--out", "'" + out + "' exists", "choose another file, or look at it with --records");
@@ -76,7 +78,7 @@ int validate_command(const ValidateArguments& a) {
                                .program = std::filesystem::read_symlink("/proc/self/exe").string()});
     records = result.records;
     left_out = result.left_out;
-    if (!a.json) fmt::print("records: {}\n", std::filesystem::relative(out).string());
+    if (!a.json) fmt::print("records: {}\n", visible(std::filesystem::relative(out).string()));
     if (result.interrupted) fmt::print(stderr, "interrupted: the figures are of what was finished\n");
   }
   const Validation validation = validate(validated_cases(records));
@@ -90,7 +92,7 @@ int validate_command(const ValidateArguments& a) {
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("{}", to_table(validation));
-    for (const std::string& text : left_out) fmt::print("  left out: {}\n", text);
+    for (const std::string& text : left_out) fmt::print("  left out: {}\n", visible(text));
   }
   if (chart) chart->write(spec_text(validation_chart("validation", validation)));
   const bool good = validation.time.median <= 0.03 && validation.time.p90 <= 0.08 && validation.order.share() >= 0.99;

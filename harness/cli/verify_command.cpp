@@ -3,6 +3,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
 #include "harness/run/verify.h"
 
@@ -25,7 +26,7 @@ int verify_command(const VerifyArguments& a) {
                                         : "unsupported"},
                     {"largest_error", r.largest_error},
                     {"detail", r.detail}});
-    if (!a.json && !ok) fmt::print("{:<12} {}: {}\n", verdict, r.name, r.detail);
+    if (!a.json && !ok) fmt::print("{:<12} {}: {}\n", verdict, visible(r.name), visible(r.detail));
   }
   if (a.json) {
     fmt::print("{}\n", Json{{"cases", list},

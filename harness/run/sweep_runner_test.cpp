@@ -40,6 +40,7 @@ class SweepRunner : public ::testing::Test {
                        const double rate = c.optimizer.learning_rate;
                        if (rate >= 0.1) {
                          r.outcome = RecordOutcome::diverged;
+                         r.reason = "the loss is not finite";
                          r.diverged_at = 3;
                        }
                        r.curve = {{1, 1, 1.0, 1 - std::abs(rate - 0.03)}};
