@@ -14,7 +14,7 @@
 //   gradients is resident.
 // accumulation=no_sync: weights as reshard, gradients as keep: 2 m + 1 moved.
 //
-// chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's gather can run beside
+// chunks=v: the model in v parts, FSDP's units, gathered one after the other, so that a part's gather can overlap
 //   the ops of the part before and only a part or two are resident.
 #include "harness/base/index.h"
 #include "harness/pipeline/choice_option.h"

@@ -69,7 +69,7 @@ extern const System nesterov_async = {
                  .help = "updates until the stages' rates are equal; 0: they are from the start",
                  .minimum = 0,
                  .training_only = true},
-                training_only({"strict", "no", "refuse optimizers other than nadam and nadamw", kYesNo})},
+                training_only({"strict", "no", "reject optimizers other than nadam and nadamw", kYesNo})},
     .schedule = [](const ScheduleProblem& p, const Options&) { return one_f_one_b_without_flush(p); },
     .weights = nesterov_async_weights,
     .theory = nesterov_async_theory,

@@ -8,7 +8,7 @@
 //   p = 4:  s_F = 3 2 2 1,  s_B = 0 0 1 1
 //
 // v is the smoothed gradient of momentum SGD. For other optimizers the paper has no rule; by default what they subtract
-// per unit of learning rate stands in for v, and strict=yes refuses them.
+// per unit of learning rate stands in for v, and strict=yes rejects them.
 //
 // variant=reuse: as the authors' README describes version 2: s = p - 1 - k, and the backward reuses the forward's
 //   predicted tensor. (Their code does something else.)
@@ -72,7 +72,7 @@ extern const System spectrain = {
     .options = {training_only(variant_option.spec()), training_only(delta_option.spec()),
                 training_only({"clip_s", "no", "shorten s while the pipe fills (published: no)", kYesNo}),
                 training_only({"strict", "no",
-                               "refuse optimizers other than SGD with momentum, for which the paper has no rule",
+                               "reject optimizers other than SGD with momentum, for which the paper has no rule",
                                kYesNo})},
     .schedule = one_f_one_b_without_flush,
     .weights = spectrain_weights,

@@ -23,7 +23,7 @@ static WeightRule xpipe_weights(const ScheduleProblem& problem, const Options&) 
   const int p = problem.stages(), t = problem.microbatches_per_update;
   WeightRule rule{.update = WeightRule::Update::every_backward, .backward = WeightRule::Backward::newest};
   rule.accumulate = t;
-  rule.micros_per_prediction = t;
+  rule.microbatches_per_prediction = t;
   rule.forward_horizon = list_of(p, [&](int k) { return round_half_up((p + t - k / 2.0 - 2) / t); });
   rule.backward_horizon = list_of(p, [&](int k) { return round_half_up((t + std::floor(k / 2.0) - 1) / t); });
   return rule;

@@ -1,7 +1,7 @@
 # sluice_room(NAME [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
 #             [COMMON_HEADERS header...] [TEST_COMMON_HEADERS header...]): the folder of the calling
 # CMakeLists.txt as one static library, sluice_NAME, with its tests in one program, NAME_test, and its benchmarks in
-# another, NAME_bench. Tests stand beside what they test, so the end of a file's name says what it is:
+# another, NAME_bench. Tests are in the folder of what they test, so the end of a file's name says what it is:
 #   _test.cpp _bench.cpp          of this process
 #   _mpi_test.cpp _mpi_bench.cpp  started as the processes of an MPI job, with 2 and with 4 of them
 #   _oracle_test.cpp              needs Boost's headers, for an answer to compare with

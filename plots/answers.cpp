@@ -85,7 +85,7 @@ class Race {
       answer.over_one_device = over_one_device(row);
     }
     answer.soonest = soonest();
-    answer.least_memory = least_memory();
+    answer.min_memory = min_memory();
     answer.unfinished = unfinished();
     return answer;
   }
@@ -211,7 +211,7 @@ class Race {
                                 : fmt::format("{} seed{} each", n, n == 1 ? "" : "s");
   }
 
-  Win least_memory() const {
+  Win min_memory() const {
     const Rows ranked = best_of_systems(
         eligible_, [](const auto& row) { return row.throughput ? middle(row.peak_memory) : std::nullopt; });
     if (ranked.empty()) return {};

@@ -48,7 +48,7 @@ struct Answer {
   std::string peak_memory;      // of the fastest: "1.2 GiB on its fullest rank"; "" unknown
   std::string over_one_device;  // of the fastest: "2.03× the single device", "the single device: out of memory"
   Win soonest;                  // by the time to the target; empty without one
-  Win least_memory;             // by the peak of the fullest rank
+  Win min_memory;               // by the peak of the fullest rank
   std::vector<Unfinished> unfinished;
 };
 

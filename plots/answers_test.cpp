@@ -117,9 +117,9 @@ TEST(Answers, AFastSystemThatMissesTheTargetInAllSeedsIsNotFirst) {
   EXPECT_EQ(answer.over_one_device, "1.25× the single device");
   EXPECT_EQ(answer.faster_but_missed,
             std::vector<std::string>{"DAPPLE, 6,400 samples/s: faster, but misses the target in 5 of 5 seeds"});
-  EXPECT_NE(answer.least_memory.row->system, "dapple");
+  EXPECT_NE(answer.min_memory.row->system, "dapple");
   EXPECT_EQ(wins_text(compare(records), false), "GPipe in 1 of 1");
-  // One seed that reaches it is enough to be ranked; the quality stands beside the win.
+  // One seed that reaches it is enough to be ranked; the quality is shown with the win.
   records[10].curve.back().metric = 0.9;
   const Answer now = only_answer(records);
   EXPECT_EQ(now.fastest.name, "DAPPLE");
@@ -203,7 +203,7 @@ TEST(Answers, AnOptionThatAWinnerNeededIsPartOfItsName) {
   add_runs(records, "one_f_one_b", {0.1}, "virtual");
   records[0].options = {{"recompute", "all"}};
   EXPECT_EQ(only_answer(records).fastest.name, "GPipe recompute=all");
-  EXPECT_EQ(only_answer(records).least_memory.name, "GPipe recompute=all");
+  EXPECT_EQ(only_answer(records).min_memory.name, "GPipe recompute=all");
 }
 
 TEST(Answers, WhatMissesTheTargetWithMostSeedsIsNotSoonest) {

@@ -263,7 +263,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
       setting_of(comparisons),
       "Training time until " + goal + ", draining included, evaluation excluded; dashed: single_device"};
   if (several_seeds(comparisons))
-    subtitle.push_back(sentence(over_seeds(comparisons), "4/5: so many of the seeds reached it"));
+    subtitle.push_back(sentence(over_seeds(comparisons), "4/5: seeds that reached it, of all"));
   return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "time to target [" + scale.unit + "]",
                    one_workload(comparisons));
 }

@@ -31,7 +31,7 @@ SWEEP = {
         {"workload": "vgg16", "cluster": "flat:4", "ranks": 4, "microbatches": [4, 8, 16],
          "system": ["gpipe", "one_f_one_b", "zero_bubble"]},
         {"workload": "gpt_1.3b", "cluster": "flat:4", "ranks": 4, "system": ["single_device", "gpipe"]},
-        # Out of memory beside what fits, on a cluster that the heading has to name; many points of a front.
+        # Out of memory next to what fits, on a cluster that the heading has to name; many points of a front.
         {"workload": "gpt_1.3b", "cluster": "flat:4,memory=24GiB", "ranks": 4, "microbatches": [64, 128],
          "system": ["single_device", "gpipe", "one_f_one_b", "zero_bubble", "fsdp", "controllable_memory",
                     "interleaved_1f1b", "data_parallel"]}]}

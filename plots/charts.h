@@ -57,7 +57,7 @@ inline constexpr std::size_t kMaxSections = 30;
 inline constexpr std::size_t kMaxCharts = 75;           // of all sections
 inline constexpr std::size_t kMaxTimelineOps = 20'000;  // about 0.7 MB of the page
 
-// Something beside the records: published figures, for one.
+// Something other than the records: published figures, for example.
 struct ReportPart {
   std::string id, heading, text;  // plain texts
   std::string table;              // HTML, "" for none
@@ -110,7 +110,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
 struct Validation;
 inline constexpr const char* kValidationChartTitle = "The virtual clock against the wall clock";
 Chart validation_chart(const std::string& name, const Validation& validation);
-// Throughput over the ranks, a line a system in a band over its seeds, beside its share of the single device's a rank;
+// Throughput over the ranks, a line a system in a band over its seeds, next to its share of the single device's a rank;
 // and over the micro-batches, a panel a rank count. Nothing to show where no system has two points.
 Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons);
 Chart microbatch_scaling_chart(const std::string& name, const std::string& title,

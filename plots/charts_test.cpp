@@ -283,7 +283,7 @@ TEST(Charts, WhatWaitsInTheHostsMemoryStandsBesideTheTotal) {
   records[1].peak_bytes[0].host = 5 << 20;
   EXPECT_TRUE(kinds().contains("in the host's memory"));
   const std::string spec = chart(make_charts(records).sections[0].charts, "memory-").spec.dump();
-  EXPECT_NE(spec.find("in the host's memory, beside the total"), std::string::npos);
+  EXPECT_NE(spec.find("in the host's memory, not part of the total"), std::string::npos);
 }
 
 TEST(Charts, MemoryIsTradedForThroughputWhereStagesAreDivided) {

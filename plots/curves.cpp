@@ -123,7 +123,7 @@ Json curve_panel(const Comparison& c, const std::string& title, const Json& valu
     layers.push_back({{"data", nothing},
                       {"mark",
                        {{"type", "text"},
-                        {"align", "left"},  // beside the panel: in it, curves run
+                        {"align", "left"},  // outside the panel: in it, curves run
                         {"baseline", "middle"},
                         {"dx", 5},
                         {"color", "#444"},

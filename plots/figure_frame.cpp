@@ -152,7 +152,7 @@ Json single_mark(Json mark, Json encoding) {
 }
 
 FigureFrame::FigureFrame(const FigureOptions& options, double left, double below, std::span<const FigureRow> legend,
-                         LegendMark mark, double height, double least_height)
+                         LegendMark mark, double height, double min_height)
     : options_(options), left_(left), below_(below), mark_(mark) {
   const double font = options.font_size, sample = mark == LegendMark::line ? 2.4 * font : 0.8 * font;
   const double right = 1.1 * font;  // of the last label of the x axis
@@ -186,9 +186,9 @@ FigureFrame::FigureFrame(const FigureOptions& options, double left, double below
   }
   const double wanted = options.height > 0 ? options.height : height + top_ + below + legend_rows_ * 1.35 * font + 1;
   height_ = wanted - top_ - below - legend_rows_ * 1.35 * font - 1;
-  if (width_ < 8 * font || height_ < std::min(least_height > 0 ? least_height : 4 * font, height))
+  if (width_ < 8 * font || height_ < std::min(min_height > 0 ? min_height : 4 * font, height))
     throw InputError("figure " + options.kind,
-                     fmt::format("{:.0f} x {:.0f} points leave no room for the plot beside its {:g}-point text",
+                     fmt::format("{:.0f} x {:.0f} points leave no room for the plot next to its {:g}-point text",
                                  options.width, wanted, font),
                      "give a larger --width or --height, a smaller --font-size, shorter --names or fewer --systems");
 }

@@ -46,11 +46,11 @@ Json encoding(const std::string& field, const FigureAxis& axis);
 
 class FigureFrame {
  public:
-  // left: points beside the plot for the labels and the title of the y axis. below: the same under it. height: of the
+  // left: points next to the plot for the labels and the title of the y axis. below: the same under it. height: of the
   // plot, where the options give none of the figure. Throws InputError where the plot is left with less than
-  // least_height (0: four lines of text).
+  // min_height (0: four lines of text).
   FigureFrame(const FigureOptions& options, double left, double below, std::span<const FigureRow> legend,
-              LegendMark mark, double height, double least_height = 0);
+              LegendMark mark, double height, double min_height = 0);
   double plot_width() const { return width_; }
   double plot_height() const { return height_; }
   // Layers are drawn in their order, the legend and the title last.

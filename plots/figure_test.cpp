@@ -247,7 +247,7 @@ TEST(Figure, FilesHaveThatSizeWithTheirFontsInside) {
                          (folder / "pareto.pgf").string() + "}\n\\end{document}\n");
     const ProgramEnd ended = run_program({"pdflatex", "-interaction=nonstopmode", "-halt-on-error",
                                           "-output-directory=" + folder.string(), (folder / "page.tex").string()},
-                                         {.with_errors = true, .most_output = 4000});
+                                         {.with_errors = true, .max_output = 4000});
     EXPECT_TRUE(ended.ok()) << ended.output;
   }
   std::filesystem::remove_all(folder);

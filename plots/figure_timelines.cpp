@@ -54,12 +54,12 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
   // In lines of text: a heading over every block, then its ranks.
   constexpr double kHeading = 1.35, kRank = 1.25, kBetween = 0.4;
   double lines = 0;
-  int most_ranks = 0;
+  int max_ranks = 0;
   for (const Block& block : blocks) {
     lines += kHeading + kRank * block.ranks + kBetween;
-    most_ranks = std::max(most_ranks, block.ranks);
+    max_ranks = std::max(max_ranks, block.ranks);
   }
-  const double left = text_width(std::to_string(most_ranks - 1), font) + 1.6 * font + 5;
+  const double left = text_width(std::to_string(max_ranks - 1), font) + 1.6 * font + 5;
   const FigureFrame frame(options, left, 3.4 * font, legend, LegendMark::square, lines * font, 0.8 * lines * font);
   const double line = frame.plot_height() / lines;  // points, of which a line of text takes `font`
   const double end = longest / scale.divisor;
@@ -119,7 +119,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
   layers.push_back(single_mark({{"type", "text"},
                                 {"angle", 270},
                                 {"baseline", "bottom"},
-                                {"x", -text_width(std::to_string(most_ranks - 1), font) - 5},
+                                {"x", -text_width(std::to_string(max_ranks - 1), font) - 5},
                                 {"y", frame.plot_height() / 2},
                                 {"text", "rank"}}));
   const Json x2 = {{"field", "end"}}, y2 = {{"field", "bottom"}};

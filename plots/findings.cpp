@@ -120,7 +120,7 @@ std::string settings_text(std::span<const Record> records) {
     const auto bucket = record.options.find("gradient_buckets");
     if (bucket != record.options.end())
       reductions.insert("; gradients reduced in buckets of " + markdown_text(bucket->second) + " during the backward");
-    else if (most_sent(record, SentKind::reductions).value_or(0) > 0)
+    else if (max_sent(record, SentKind::reductions).value_or(0) > 0)
       reductions.insert("; gradients reduced after the backward");
     clocks.insert(choice_name(record.clock) + " clock" +
                   (record.cost_source.empty() ? "" : " with " + markdown_text(record.cost_source) + " costs"));

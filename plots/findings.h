@@ -17,7 +17,7 @@ namespace sluice {
 
 struct FindingsPage {
   std::string name;      // of the study; its file is NAME.md
-  std::string markdown;  // refers to its pictures as NAME.PICTURE.svg beside it
+  std::string markdown;  // refers to its pictures as NAME.PICTURE.svg in its folder
   std::vector<Chart> pictures;
 };
 

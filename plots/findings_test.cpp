@@ -99,7 +99,7 @@ const char* const kTable = R"({"table": {"name": "speed", "title": "Speed", "whe
   "columns": [{"heading": "GPipe", "where": {"system": "gpipe"}},
               {"heading": "h2", "where": {"system": "zero_bubble", "options.variant": "h2"}},
               {"heading": "ratio", "numerator": "h2", "denominator": "GPipe"},
-              {"heading": "refused", "where": {"system": "chimera"}},
+              {"heading": "rejectd", "where": {"system": "chimera"}},
               {"heading": "nobody", "where": {"system": "nobody"}},
               {"heading": "bubble", "where": {"system": "gpipe"}, "metric": "bubble"}]}})";
 
@@ -287,7 +287,7 @@ TEST(Study, ATableShowsTheRecordsOfAnotherStudyBesides) {
   fs::remove_all(folder);
   std::string outside = kTable;
   outside.replace(outside.find("\"axes\""), 0, R"("also": "../others.jsonl", )");
-  EXPECT_NE(error_of(outside).find("'../others.jsonl' is no file beside the study"), std::string::npos);
+  EXPECT_NE(error_of(outside).find("'../others.jsonl' is no file in the study's folder"), std::string::npos);
 }
 
 TEST(Study, ProseHoldsNoFigureOfItsOwn) {

@@ -210,7 +210,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
   const bool several = std::any_of(comparisons.begin(), comparisons.end(), [](const auto& c) {
     return std::any_of(c.rows.begin(), c.rows.end(), [](const auto& row) { return row.attempts > 1; });
   });
-  if (time && several) subtitle.push_back("4/5: so many of the seeds reached the target; grey: none did");
+  if (time && several) subtitle.push_back("4/5: seeds that reached the target, of all; grey: none did");
   const bool missed = std::ranges::any_of(
       comparisons, [](const auto& c) { return std::ranges::any_of(c.rows, &ComparisonRow::misses_target); });
   if (!time && missed) subtitle.push_back("Grey: misses the target in all seeds");
@@ -222,7 +222,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
   }
   Chart chart{name, title, chart_frame(title, subtitle)};
   Json& views = chart.spec["concat"] = Json::array();
-  // Two panels beside one another fill a page.
+  // Two panels side by side fill a page.
   const double step = std::clamp(455.0 / static_cast<double>(workloads.size()), 64.0, 112.0);
   for (const Panel& p : panels) {
     Json spec = {{"data", {{"values", p.values}}},

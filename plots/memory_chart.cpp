@@ -119,7 +119,7 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
                                (wall ? "measured; the prediction leaves out buffers (messages, scratch)"
                                      : "predicted by the simulator, without buffers (messages, scratch)") +
                                (marked ? "; black mark: predicted" : "") +
-                               (on_host ? "; behind the bars: in the host's memory, beside the total" : "")};
+                               (on_host ? "; behind the bars: in the host's memory, not part of the total" : "")};
   if (limit)
     subtitle.push_back("Dashed: the devices' limit, " + to_text(Bytes(static_cast<std::int64_t>(*limit))) +
                        (beyond ? "; bars far beyond it leave the frame" : ""));
@@ -202,8 +202,8 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
   };
   std::vector<Panel> panels;
   bool bytes = true;
-  double most_bytes = 0, longest = 0;
-  int most_held = 0;
+  double max_bytes = 0, longest = 0;
+  int max_held = 0;
   for (const ComparisonRow* row : drawing_order(comparison)) {
     if (row->reference) continue;
     for (const Record& record : row->records) {
@@ -216,16 +216,16 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
         const std::int64_t peak = rank < record.peak_bytes.size() ? record.peak_bytes[rank].activations : 0;
         panel.weight.push_back(most > 0 ? static_cast<double>(peak) / most : 0);
         bytes = bytes && (most == 0 || peak > 0);
-        most_bytes = std::max(most_bytes, static_cast<double>(peak));
-        most_held = std::max(most_held, most);
+        max_bytes = std::max(max_bytes, static_cast<double>(peak));
+        max_held = std::max(max_held, most);
       }
       for (const TimelineOp& op : record.timeline) longest = std::max(longest, op.end);
       panels.push_back(std::move(panel));
       break;
     }
   }
-  if (panels.empty() || most_held == 0 || !(longest > 0)) return {name, title, nullptr};
-  const Scale scale = bytes ? byte_scale(most_bytes) : Scale{1, "micro-batches"};
+  if (panels.empty() || max_held == 0 || !(longest > 0)) return {name, title, nullptr};
+  const Scale scale = bytes ? byte_scale(max_bytes) : Scale{1, "micro-batches"};
   const Scale time = time_scale(longest);
   Chart chart{
       name, title,
@@ -260,7 +260,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
             {{"field", "held"},
              {"type", "quantitative"},
              {"scale",
-              {{"domain", Json::array({0, bytes ? most_bytes / scale.divisor : static_cast<double>(most_held)})}}},
+              {{"domain", Json::array({0, bytes ? max_bytes / scale.divisor : static_cast<double>(max_held)})}}},
              {"axis", {{"title", scale.unit}, {"tickCount", 4}}}}},
            {"color",
             {{"field", "rank"},

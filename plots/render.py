@@ -121,7 +121,7 @@ def main():
         missing = [f for f in FORMATS if f in wanted and not os.path.exists(f"{stem}.{f}")]
         if missing:
             due.append((stem, missing))
-    # A drawing that is cut off here leaves no chart beside the hash of another.
+    # A drawing that is cut off here leaves no chart with the hash of another.
     write(state_path, json.dumps(state, indent=0))
     problems = draw_all(due, arguments.points)
     for (stem, _), problem in zip(due, problems):

@@ -62,7 +62,7 @@ void render_charts(const Renderer& renderer, const fs::path& charts, const std::
   command.insert(command.end(), {"--formats", names});
   if (in_points) command.emplace_back("--points");
   const ProgramEnd ended =
-      renderer.empty() ? ProgramEnd{.error = ENOENT} : run_program(command, {.with_errors = true, .most_output = 2000});
+      renderer.empty() ? ProgramEnd{.error = ENOENT} : run_program(command, {.with_errors = true, .max_output = 2000});
   if (ended.ok()) return;
 
   std::string line;

@@ -17,7 +17,7 @@ enum class PictureFormat { svg, png, pdf, pgf };
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag = "--formats");
 const char* to_text(PictureFormat format);
 
-// Makes NAME.svg, and what `formats` has besides, beside every NAME.vl.json of the folder: in parallel, and only what
+// Makes NAME.svg, and the other `formats`, for every NAME.vl.json of the folder, in it: in parallel, and only what
 // has changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
 // in_points: a unit of the specifications is a point, so that an SVG says its size and a PNG has 300 pixels an inch.
 void render_charts(const Renderer& renderer, const std::filesystem::path& folder,

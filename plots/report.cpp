@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Charts of an earlier report that are not in this one would stand beside the new ones.
+// Charts of an earlier report that are not in this one would stay among the new ones.
 void remove_other_charts(const fs::path& folder, const std::set<std::string>& names) {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(folder)) {

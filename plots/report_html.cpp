@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kFairness = R"(<h2 id="fairness">What was measured, and how fair it is</h2>
 <p>In one section all systems train on the same global batch, in the same data order, from the same
-initial weights. Samples per update and updates per epoch stand beside every result, because a system
+initial weights. Samples per update and updates per epoch are shown with every result, because a system
 that updates more often on fewer samples learns differently. The single_device row is always shown:
 it is what no parallel run may lose against unnoticed. A run that failed is a row with its reason; one
 that <b>diverged</b> (its loss stopped being a finite number) is a result, and counts as not reaching the
@@ -173,7 +173,7 @@ class Page {
     const std::string kind = !several ? "" : answer.asynchronous ? "asynchronous systems" : "synchronous systems";
     std::string html = fmt::format("<tr><td><a href=\"#{}\">{}</a>{}{}</td>", escape_html(part.id),
                                    escape_html(c.title), small(setting), small(kind));
-    const Win &fastest = answer.fastest, &soonest = answer.soonest, &least = answer.least_memory;
+    const Win &fastest = answer.fastest, &soonest = answer.soonest, &least = answer.min_memory;
     std::string first;
     if (fastest.row)
       first = winner(fastest) +

@@ -292,7 +292,7 @@ std::string tuning_table(const Comparison& c) {
 
 // What the rank that sends most sends of a kind in an update; "" where the record does not say.
 static std::string sent_text(const Record& record, SentKind kind) {
-  const auto most = most_sent(record, kind);
+  const auto most = max_sent(record, kind);
   if (!most) return "";
   return *most == 0 ? "–" : to_text(Bytes(*most));
 }

@@ -76,7 +76,7 @@ TEST_F(ReportTest, TokensAndUtilisationStandBesideThroughputWhereTheyAreKnown) {
   EXPECT_NE(html.find("<th>tokens/s</th><th>MFU</th>"), std::string::npos);
 }
 
-TEST_F(ReportTest, RefusesFormatsItDoesNotHave) {
+TEST_F(ReportTest, RejectsFormatsItDoesNotHave) {
   EXPECT_EQ(parse_formats("svg,pdf,svg"), (std::vector{PictureFormat::svg, PictureFormat::pdf}));
   for (const char* text : {"", "gif", "svg,,png", "svg,"}) EXPECT_THROW(parse_formats(text), InputError) << text;
 }
@@ -190,7 +190,7 @@ TEST_F(ReportTest, APageOfSomebodyElseIsNotReplaced) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "charts"));
 }
 
-TEST_F(ReportTest, RefusesWhatItCannotDo) {
+TEST_F(ReportTest, RejectsWhatItCannotDo) {
   EXPECT_THROW(write_report({}, folder_ / "out", {}), InputError);
   std::ofstream(folder_ / "file") << "x";
   EXPECT_THROW(write_report(records_, folder_ / "file", {}), InputError);

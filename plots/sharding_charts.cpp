@@ -1,6 +1,6 @@
 // Charts for systems that trade memory for communication: throughput against peak memory with the points that no other
-// beats in both, and what a rank sends in an update, by kind, beside the bubble. Drawn where some rows shard their
-// stages or run several pipelines beside each other.
+// beats in both, and what a rank sends in an update, by kind, next to the bubble. Drawn where some rows shard their
+// stages or run several pipelines in parallel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 bool shards_or_replicates(const ComparisonRow& row) {
   const Record& record = row.records.front();
-  return most_sent(record, SentKind::gathers).value_or(0) > 0 || record.options.contains("data_parallel");
+  return max_sent(record, SentKind::gathers).value_or(0) > 0 || record.options.contains("data_parallel");
 }
 
 bool worth_drawing(const Comparison& comparison) {
@@ -204,7 +204,7 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   double largest = 0;
   for (const ComparisonRow& row : comparison.rows) {
     double sum = 0;
-    for (const SentKind kind : kSentKinds) sum += static_cast<double>(most_sent(row.records.front(), kind).value_or(0));
+    for (const SentKind kind : kSentKinds) sum += static_cast<double>(max_sent(row.records.front(), kind).value_or(0));
     largest = std::max(largest, sum);
   }
   if (largest <= 0) return {name, title, nullptr};
@@ -214,11 +214,11 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
   for (const SentKind kind : kSentKinds) kinds.emplace_back(to_text(kind));
   for (const ComparisonRow* row : drawing_order(comparison)) {
     const Record& record = row->records.front();
-    if (row->reference || !most_sent(record, SentKind::messages)) continue;
+    if (row->reference || !max_sent(record, SentKind::messages)) continue;
     order.push_back(title_of(*row));
     double sum = 0;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      const double size = static_cast<double>(most_sent(record, kSentKinds[k]).value_or(0)) / scale.divisor;
+      const double size = static_cast<double>(max_sent(record, kSentKinds[k]).value_or(0)) / scale.divisor;
       sum += size;
       values.push_back({{"label", title_of(*row)}, {"kind", kinds[k]}, {"order", k}, {"size", size}});
     }

@@ -88,7 +88,7 @@ StudyTable read_table(JsonReader in) {
   table.best_by = study_metric(in, "best_by");
   table.also = in.text("also", "");
   if (!table.also.empty() && !is_portable_name(table.also))
-    in.fail("also", "'" + table.also + "' is no file beside the study");
+    in.fail("also", "'" + table.also + "' is no file in the study's folder");
   for (JsonReader& axis : in.objects("axes")) table.axes.push_back(read_axis(axis));
   const auto is_known = [&](const std::string& heading) {
     return std::ranges::count(table.columns, heading, &TableColumn::heading) > 0;

@@ -53,7 +53,7 @@ struct StudyTable {
   const Field* best_by = find_field("throughput");
   std::vector<TableAxis> axes;
   std::vector<TableColumn> columns;
-  std::string also;  // a file of another study's records beside the description, which the table shows besides
+  std::string also;  // a file of another study's records, in the description's folder, which the table also shows
 };
 
 // What a column of a table says over some of its lines.
@@ -112,7 +112,7 @@ struct Study {
   std::string name;  // of its file, without the ending
   std::string title, question;
   std::vector<Paragraph> answer;      // at most kMaxAnswers: the answer, how sure it is, what would change it
-  std::filesystem::path records;      // beside the description
+  std::filesystem::path records;      // in the description's folder
   std::filesystem::path targets;      // single-device records that give the targets (results/targets.h); empty: each
                                       // record's own
   std::vector<std::string> commands;  // that make the records and the page again

@@ -34,7 +34,7 @@ const OpLook& op_kind(const std::string& name);  // a TimelinePart's kind
 // "5I2" is I of micro-batch 2 in stage 5; "(5F1;2B0)", two ops that overlap, are two parts.
 std::vector<TimelinePart> read_parts(const std::string& op);
 
-// A gather, a reduction, a message: beside the compute of its rank.
+// A gather, a reduction, a message: overlaps the compute of its rank.
 bool moves_data(const TimelinePart& part);
 
 // From the first op to the one that ends last: each begins when the one before it lets it. What lets an op begin is the

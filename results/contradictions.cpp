@@ -71,10 +71,10 @@ Finding sizes_disagree(const Record& r, const std::string& list) {
 
 Finding a_step_has_the_plans_micro_batches(const Record& r) {
   if (!r.plan) return "";
-  const std::int64_t micros = std::max(r.microbatches, 1);
+  const std::int64_t microbatches = std::max(r.microbatches, 1);
   if (const auto sizes = r.options.find("microbatch_sizes"); sizes != r.options.end())
     return sizes_disagree(r, sizes->second);
-  if (r.samples_per_step % micros == 0 && r.samples_per_step / micros == r.plan->micro_batch) return "";
+  if (r.samples_per_step % microbatches == 0 && r.samples_per_step / microbatches == r.plan->micro_batch) return "";
   return fmt::format("{} samples in {} micro-batches of {}", r.samples_per_step, r.microbatches, r.plan->micro_batch);
 }
 
@@ -238,7 +238,7 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-void refuse_contradictions(const Record& record, const std::string& where) {
+void reject_contradictions(const Record& record, const std::string& where) {
   for (const Check& check : kChecks)
     if (const Finding found = check.find(record); !found.empty())
       throw InputError(where, std::string(check.fields) + " contradict each other: " + found,

@@ -9,6 +9,6 @@
 namespace sluice {
 
 // Throws InputError(where, ...) with the two fields and their values. Every record that a run writes passes.
-void refuse_contradictions(const Record& record, const std::string& where);
+void reject_contradictions(const Record& record, const std::string& where);
 
 }  // namespace sluice

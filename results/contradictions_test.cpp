@@ -1,4 +1,4 @@
-// Every check on two fields of a record, by a record that it alone refuses; and no committed record is refused.
+// Every check on two fields of a record, by a record that it alone rejects; and no committed record is rejectd.
 #include "results/contradictions.h"
 
 #include <gtest/gtest.h>
@@ -41,24 +41,24 @@ Record sound() {
   return r;
 }
 
-std::string refusal(const std::function<void(Record&)>& edit) {
+std::string rejection(const std::function<void(Record&)>& edit) {
   Record r = sound();
   edit(r);
-  return error_of([&] { refuse_contradictions(r, "r.jsonl:3"); });
+  return error_of([&] { reject_contradictions(r, "r.jsonl:3"); });
 }
 
 TEST(Contradictions, ASoundRecordPasses) {
-  EXPECT_EQ(refusal([](Record&) {}), "no error");
-  EXPECT_EQ(refusal([](Record& r) { r.outcome = RecordOutcome::diverged, r.reason = "nan", r.diverged_at = 3; }),
+  EXPECT_EQ(rejection([](Record&) {}), "no error");
+  EXPECT_EQ(rejection([](Record& r) { r.outcome = RecordOutcome::diverged, r.reason = "nan", r.diverged_at = 3; }),
             "no error");
-  EXPECT_EQ(refusal([](Record& r) { r.outcome = RecordOutcome::failed, r.reason = "x", r.failed_rank = 7; }),
+  EXPECT_EQ(rejection([](Record& r) { r.outcome = RecordOutcome::failed, r.reason = "x", r.failed_rank = 7; }),
             "no error");
-  EXPECT_EQ(refusal([](Record& r) { r.peak_bytes.pop_back(); }), "no error");  // the fullest rank
-  EXPECT_EQ(refusal([](Record& r) { r.plan.reset(); }), "no error");
-  EXPECT_EQ(refusal([](Record& r) { r.ranks = 3, r.plan->objective_name = "a search that leaves a rank idle"; }),
+  EXPECT_EQ(rejection([](Record& r) { r.peak_bytes.pop_back(); }), "no error");  // the fullest rank
+  EXPECT_EQ(rejection([](Record& r) { r.plan.reset(); }), "no error");
+  EXPECT_EQ(rejection([](Record& r) { r.ranks = 3, r.plan->objective_name = "a search that leaves a rank idle"; }),
             "no error");
   // A published profile: a stage with two replicas takes two batches a step.
-  EXPECT_EQ(refusal([](Record& r) {
+  EXPECT_EQ(rejection([](Record& r) {
               r.samples_per_step = 16, r.microbatches = 4;
               r.plan->stages = {{.devices = {0, 1}}};
             }),
@@ -68,7 +68,7 @@ TEST(Contradictions, ASoundRecordPasses) {
 TEST(Contradictions, AreNamedWithBothFields) {
   const std::string advice = "; remove the line, or run the case again";
   const auto expect = [&](const std::string& text, const std::function<void(Record&)>& edit) {
-    EXPECT_EQ(refusal(edit), "r.jsonl:3: " + text + advice);
+    EXPECT_EQ(rejection(edit), "r.jsonl:3: " + text + advice);
   };
   expect("/outcome and /reason contradict each other: a run that is ok has a reason for not being so",
          [](Record& r) { r.reason = "disk full"; });
@@ -147,7 +147,7 @@ TEST(Contradictions, AreNamedWithBothFields) {
 
 // On the virtual clock ops may cost nothing.
 TEST(Contradictions, OnlyOnTheWallClockDoesAStepHaveToTakeTime) {
-  EXPECT_EQ(refusal([](Record& r) {
+  EXPECT_EQ(rejection([](Record& r) {
               r.clock = Clock::virtual_clock, r.transport = "none";
               r.step_seconds = {0, 0};
             }),

@@ -215,7 +215,7 @@ Figure of_latency(const Record& r, double Latency::*which) {
 
 template <SentKind kind>
 std::optional<std::int64_t> sent(const Record& r) {
-  return most_sent(r, kind);
+  return max_sent(r, kind);
 }
 
 // Of model_rates().
@@ -413,7 +413,7 @@ const std::vector<Field>& record_fields() {
       formerly("memory", computed("peak_memory", "peak_bytes", peak_memory, bytes, lower, "peak")),
       computed("bubble", "bubble_ratio", bubble_ratio, share, lower, "bubble"),
       computed(
-          "sent_bytes", "sent_bytes", [](const Record& r) { return most_sent(r); }, bytes, lower, "sent/rank"),
+          "sent_bytes", "sent_bytes", [](const Record& r) { return max_sent(r); }, bytes, lower, "sent/rank"),
       computed("sent_messages", "sent_messages_bytes", sent<SentKind::messages>, bytes, lower, "messages/rank"),
       computed("sent_gathers", "sent_gathers_bytes", sent<SentKind::gathers>, bytes, lower, "gathers/rank"),
       computed("sent_reductions", "sent_reductions_bytes", sent<SentKind::reductions>, bytes, lower, "reductions/rank"),

@@ -207,14 +207,14 @@ const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind
   return sent.reductions;
 }
 
-std::optional<std::int64_t> most_sent(const Record& record, SentKind kind) {
+std::optional<std::int64_t> max_sent(const Record& record, SentKind kind) {
   if (!record.observed.sent_bytes) return std::nullopt;
   std::int64_t most = 0;
   for (const std::int64_t bytes : bytes_of(*record.observed.sent_bytes, kind)) most = std::max(most, bytes);
   return most;
 }
 
-std::optional<std::int64_t> most_sent(const Record& record) {
+std::optional<std::int64_t> max_sent(const Record& record) {
   if (!record.observed.sent_bytes) return std::nullopt;
   std::vector<std::int64_t> of_ranks;
   for (const SentKind kind : kSentKinds) {

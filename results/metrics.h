@@ -1,4 +1,4 @@
-// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or was refused has no
+// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or was rejectd has no
 // metrics, however far it came: part of a run compares with nothing. One that ran out of time has them, because what it
 // measured until then is whole. One that diverged has none either, but it is a result: comparisons count it as a run
 // that did not reach its target.
@@ -56,8 +56,8 @@ struct Latency {
 };
 std::optional<Latency> latency(const Record& record);
 
-// Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock. Predicted: beside it, and on
-// the virtual clock all there is.
+// Totals in bytes, rank by rank; empty where none were taken. Measured: on the wall clock. Predicted: next to it, and
+// on the virtual clock all there is.
 std::vector<std::int64_t> measured_peaks(const Record& record);
 std::vector<std::int64_t> predicted_peaks(const Record& record);
 
@@ -72,9 +72,9 @@ enum class SentKind { messages, gathers, reductions };
 inline constexpr SentKind kSentKinds[] = {SentKind::messages, SentKind::gathers, SentKind::reductions};
 const char* to_text(SentKind kind);  // its name in a record
 // Bytes that the rank sends that sends most of a kind; nullopt: not recorded.
-std::optional<std::int64_t> most_sent(const Record& record, SentKind kind);
+std::optional<std::int64_t> max_sent(const Record& record, SentKind kind);
 // The same of all kinds together.
-std::optional<std::int64_t> most_sent(const Record& record);
+std::optional<std::int64_t> max_sent(const Record& record);
 
 const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind);  // of every rank
 

@@ -113,7 +113,7 @@ TEST(Pivot, TheLatexTableCompiles) {
                                       << to_latex(pivot(compare(pivot_runs()), o), o) << "\\end{document}\n";
   const ProgramEnd ended = run_program({"pdflatex", "-interaction=nonstopmode", "-halt-on-error",
                                         "-output-directory=" + folder.string(), (folder / "table.tex").string()},
-                                       {.with_errors = true, .most_output = 4000});
+                                       {.with_errors = true, .max_output = 4000});
   EXPECT_TRUE(ended.ok()) << ended.output;
   fs::remove_all(folder);
 }

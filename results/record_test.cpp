@@ -1,4 +1,4 @@
-// A record survives the way to JSON and back whatever is in it, what is not a record is refused by name, and the reader
+// A record survives the way to JSON and back whatever is in it, what is not a record is rejectd by name, and the reader
 // and record.schema.json is made from the same table.
 #include "results/record.h"
 

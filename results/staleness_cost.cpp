@@ -119,10 +119,10 @@ std::string to_table(std::span<const StalenessCosts> costs) {
         "  under which both reached the target, and the range. dynpipe takes it in thousandths: --set lambda=200 is "
         "0.2.\n";
   }
-  return text.empty()
-             ? "no single_device that reached a target beside a system with staleness: run both, with the same "
-               "seeds, on a workload with a target\n"
-             : text;
+  return text.empty() ? "no single_device that reached a target to compare a system with staleness with: run both, "
+                        "with the same "
+                        "seeds, on a workload with a target\n"
+                      : text;
 }
 
 Json to_json(std::span<const StalenessCosts> costs) {

@@ -15,7 +15,7 @@ std::vector<double> steps_of(const Json& list) {
   return read_steps(reader, "steps");
 }
 
-std::string refusal_of_steps(const Json& list) {
+std::string rejection_of_steps(const Json& list) {
   try {
     steps_of(list);
   } catch (const InputError& e) {
@@ -55,14 +55,14 @@ TEST(StepRepeats, AnyStepsComeBackAsTheyWere) {
   }
 }
 
-TEST(StepRepeats, HostileRepeatsAreRefused) {
-  EXPECT_EQ(refusal_of_steps({{{"times", 50'001}, {"of", {1.0, 2.0}}}}),
+TEST(StepRepeats, HostileRepeatsAreRejectd) {
+  EXPECT_EQ(rejection_of_steps({{{"times", 50'001}, {"of", {1.0, 2.0}}}}),
             "r.jsonl:1: /steps/0/times: makes more than 100,000 steps; write them one by one");
-  EXPECT_NE(refusal_of_steps({{{"times", 10'000'000'000}, {"of", {1.0}}}}), "");
-  EXPECT_NE(refusal_of_steps({{{"times", 0}, {"of", {1.0}}}}), "");
-  EXPECT_NE(refusal_of_steps({{{"times", 2}}}), "");
-  EXPECT_NE(refusal_of_steps({{{"times", 2}, {"of", {1.0}}, {"or", 1}}}), "");
-  EXPECT_NE(refusal_of_steps({{{"times", 2}, {"of", {"x"}}}}), "");
+  EXPECT_NE(rejection_of_steps({{{"times", 10'000'000'000}, {"of", {1.0}}}}), "");
+  EXPECT_NE(rejection_of_steps({{{"times", 0}, {"of", {1.0}}}}), "");
+  EXPECT_NE(rejection_of_steps({{{"times", 2}}}), "");
+  EXPECT_NE(rejection_of_steps({{{"times", 2}, {"of", {1.0}}, {"or", 1}}}), "");
+  EXPECT_NE(rejection_of_steps({{{"times", 2}, {"of", {"x"}}}}), "");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ std::string last_line(int file, off_t size) {
 bool is_json_object(std::string_view line) { return Json::parse_if_json(line).value_or(Json()).is_object(); }
 
 // where: file and number of the line, after which the error names the column and not once more a line.
-[[noreturn]] void refuse_line(const std::string& line, const std::string& where) {
+[[noreturn]] void reject_line(const std::string& line, const std::string& where) {
   try {
     Json::parse(line, where);
   } catch (const InputError& error) {
@@ -96,7 +96,7 @@ void read_line(Line& line, const std::string& path, RecordUse use) {
   try {
     const std::string where = fmt::format("{}:{}", path, line.number);
     Record record = record_from_json(*value, where);
-    refuse_contradictions(record, where);
+    reject_contradictions(record, where);
     if (use == RecordUse::figures && record.plan)
       for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
     line.record = std::move(record);
@@ -155,7 +155,7 @@ StoredRecords read_records(const fs::path& path, RecordUse use) {
       const std::string where = fmt::format("{}:{}", path.string(), line.number);
       const bool last = line.number == number - 1 && (!line.ended || file.peek() == std::ifstream::traits_type::eof());
       const bool whole = line.ended && line.text.ends_with('}');  // edited, say so that a key stands twice
-      if (!last || whole) refuse_line(line.text, where);
+      if (!last || whole) reject_line(line.text, where);
       result.warnings.push_back(where + ": the last line is torn and was skipped");
       more = false;
     }

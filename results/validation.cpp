@@ -19,7 +19,7 @@ std::map<std::string, double> seconds_by_kind(const Record& record) {
   std::map<int, std::map<std::string, double>> ranks;
   double end = 0;
   for (const TimelineOp& op : record.timeline) {
-    if (op.to) continue;  // a message runs beside the ops
+    if (op.to) continue;  // a message overlaps the ops
     // "5I2" is I; "step", "reduce", "gather 5" name themselves.
     const auto letter = std::ranges::find_if(op.op, [](char c) { return c >= 'A' && c <= 'Z'; });
     const std::string kind = op.op.starts_with("(")  ? "overlapped pair"

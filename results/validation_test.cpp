@@ -111,7 +111,7 @@ TEST(ValidationTest, ACaseBeyondTheLimitIsListedWithAReason) {
   std::vector<Record> records = {record(0, "a", Clock::wall, 1.0), record(0, "a", Clock::virtual_clock, 0.5)};
   records[0].timeline = {{0, "0F0", 0.0, 0.3}, {0, "0B0", 0.3, 1.0}};
   records[1].timeline = {{0, "0F0", 0.0, 0.25}, {0, "0B0", 0.25, 0.5}, {0, "send_activation 0->1 0", 0.25, 9}};
-  records[1].timeline.back().to = 1;  // runs beside the ops
+  records[1].timeline.back().to = 1;  // overlaps the ops
   const Validation v = validate(validated_cases(records));
   const std::string table = to_table(v);
   EXPECT_NE(table.find("beyond 8 %: 1 of 1 cases"), std::string::npos) << table;

@@ -122,7 +122,7 @@ Theory zeropp_theory(const ScheduleProblem& problem, const Options& options) {
 Sharding zeropp_sharding(const ScheduleProblem& problem, const Options& options) {
   return {.gather = Sharding::Gather::on_visit,
           .reduce = reduce_option(options),
-          .micros_per_reduction = unit_of(problem, options)};
+          .microbatches_per_reduction = unit_of(problem, options)};
 }
 
 }  // namespace

@@ -40,36 +40,36 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from pytorch_import.checking import check  # noqa: E402
 from pytorch_import.costs import Device, add_loss, cost_graph  # noqa: E402
 from pytorch_import.layers import declared  # noqa: E402
-from pytorch_import.recording import Refusal, last_line, record  # noqa: E402
+from pytorch_import.recording import Rejection, last_line, record  # noqa: E402
 
 
 def load(where):
     """The module, its example inputs, and those that it takes by name."""
     file, _, function = where.rpartition(":")
     if not file:
-        raise Refusal(f"'{where}' names no function; write FILE.py:FUNCTION")
+        raise Rejection(f"'{where}' names no function; write FILE.py:FUNCTION")
     if not os.path.isfile(file):
-        raise Refusal(f"{file}: no such file")
+        raise Rejection(f"{file}: no such file")
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     spec = importlib.util.spec_from_file_location("sluice_imported", file)
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
         if not callable(getattr(module, function, None)):
-            raise Refusal(f"{file} has no function '{function}'")
+            raise Rejection(f"{file} has no function '{function}'")
         made = getattr(module, function)()
-    except Refusal:
+    except Rejection:
         raise
     except Exception as e:
         line = next((f.lineno for f in reversed(traceback.extract_tb(e.__traceback__)) if f.filename == spec.origin), 0)
-        raise Refusal(f"{file}:{line}: {last_line(e)}") from e
+        raise Rejection(f"{file}:{line}: {last_line(e)}") from e
     return examples(where, made)
 
 
 def examples(where, made):
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module) or \
             len(made) == 3 and not isinstance(made[2], dict):
-        raise Refusal(f"{where} must return (module, inputs) or (module, inputs, keyword inputs)")
+        raise Rejection(f"{where} must return (module, inputs) or (module, inputs, keyword inputs)")
     inputs, keywords = made[1], made[2] if len(made) == 3 else {}
     return (made[0], (), inputs) if isinstance(inputs, dict) else (made[0], inputs, keywords)
 
@@ -81,7 +81,7 @@ def write(path, value):
 
 
 def layers_of(recording, name, untie=False):
-    """sluice/model/1, and notes. Throws Refusal, naming what Sluice does not know or what differs from the module."""
+    """sluice/model/1, and notes. Throws Rejection, naming what Sluice does not know or what differs from the module."""
     model, notes, declaring = declared(recording, name, untie)
     check(recording, model, declaring, untie)
     return model, notes
@@ -109,11 +109,11 @@ def main():
     failed = None
     try:
         if not a.costs and not a.layers:
-            raise Refusal("nothing to write; give --costs FILE, --layers FILE or both")
+            raise Rejection("nothing to write; give --costs FILE, --layers FILE or both")
         if min(a.depth, a.repeats - 1, a.threads - 1) < 0:
-            raise Refusal("--depth is 0 or more, --repeats and --threads are 1 or more")
+            raise Rejection("--depth is 0 or more, --repeats and --threads are 1 or more")
         if not (0 < a.peak < float("inf") and 0 < a.bandwidth < float("inf")):
-            raise Refusal("--peak and --bandwidth are above 0")
+            raise Rejection("--peak and --bandwidth are above 0")
         torch.set_num_threads(a.threads)
         model, inputs, keywords = load(a.model)
         recording = record(model, inputs, keywords, getattr(torch, a.autocast) if a.autocast else None)
@@ -128,11 +128,11 @@ def main():
                 layers, more = layers_of(recording, name, a.untie)
                 notes += more
                 write(a.layers, layers)
-            except Refusal as e:
+            except Rejection as e:
                 failed = f"{a.layers} is not written: {e}"
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
-    except (Refusal, OSError) as e:
+    except (Rejection, OSError) as e:
         failed = str(e)
     if failed:
         print(f"error: {failed}", file=sys.stderr)

@@ -341,7 +341,7 @@ class Tests:
         self.equal(layers[3], {"name": "layers.0.attention.out", "kind": "Attention", "inputs": [2], "width": 16,
                                "heads": 4, "causal": True}, "attention that is written out")
 
-    def refusals_say_why(self):
+    def rejections_say_why(self):
         unknown = ["models.py:unknown", "--layers", "x.json", "--loss", "mse"]
         for words, text in ((unknown, "norm (GroupNorm): Sluice has no layer"),
                             (["models.py:nothing", "--costs", "x.json"], "must return (module, inputs)"),

@@ -59,7 +59,7 @@ double span_idle(const Made& made, const OpTimes& t) {
   return simulated(made, t).bubble.max_span - 2 * made.problem.microbatches * (t.f + t.i + t.w);
 }
 
-int most_until_weight_gradient(const Schedule& schedule) {
+int max_until_weight_gradient(const Schedule& schedule) {
   int most = 0;
   for (const RankPeak& peak : peaks(schedule)) most = std::max(most, peak.until_weight_gradient);
   return most;
@@ -108,9 +108,9 @@ TEST(ControllableMemoryTest, PeaksAndBubblesFollowTheirClosedForms) {
     for (const int m : {2 * p, 3 * p}) {
       SCOPED_TRACE("ranks=" + std::to_string(p) + " microbatches=" + std::to_string(m));
       const Made half = make("half", p, m), min = make("min", p, m), zb = make("zb", p, m);
-      EXPECT_EQ(most_until_weight_gradient(half.schedule), 2 * ((p + 2) / 2));
-      EXPECT_EQ(most_until_weight_gradient(min.schedule), 2 * ((p + 4) / 3));
-      EXPECT_EQ(most_until_weight_gradient(zb.schedule), 2 * p);
+      EXPECT_EQ(max_until_weight_gradient(half.schedule), 2 * ((p + 2) / 2));
+      EXPECT_EQ(max_until_weight_gradient(min.schedule), 2 * ((p + 4) / 3));
+      EXPECT_EQ(max_until_weight_gradient(zb.schedule), 2 * p);
       EXPECT_DOUBLE_EQ(span_idle(half, unit), p == 2 ? 1 : p % 2 == 0 ? 3 * p - 7 : 3 * p - 4);
       EXPECT_DOUBLE_EQ(span_idle(min, unit), p % 3 == 0 ? 4 * p - 7 : 4 * p - 5);
       EXPECT_DOUBLE_EQ(span_idle(zb, unit), 0);
@@ -126,11 +126,11 @@ TEST(ControllableMemoryTest, EveryBlockOfTwoPartsThatRepeatsGivesValidOrders) {
     schedule.ranks = order.ops();
     EXPECT_TRUE(check(schedule, problem.graph, problem.placement).empty());
     const int before = order.peak();
-    EXPECT_EQ(most_until_weight_gradient(schedule), before);
+    EXPECT_EQ(max_until_weight_gradient(schedule), before);
     order.improve();
     schedule.ranks = order.ops();
     EXPECT_TRUE(check(schedule, problem.graph, problem.placement).empty());
-    EXPECT_LE(most_until_weight_gradient(schedule), before);
+    EXPECT_LE(max_until_weight_gradient(schedule), before);
   };
   for (int p = 1; p <= 4; ++p)
     for (int first = 1; first <= 5; ++first)
@@ -157,7 +157,7 @@ TEST(ControllableMemorySearchTest, KeepsTheLimitAndIsNoWorseThanThePublishedOwnS
     SCOPED_TRACE(expected.dump());
     const Made made = make("auto", p, m, t, memory);
     EXPECT_TRUE(check(made.schedule, made.problem.graph, made.problem.placement).empty());
-    EXPECT_LE(most_until_weight_gradient(made.schedule), memory);
+    EXPECT_LE(max_until_weight_gradient(made.schedule), memory);
     const double idle = span_idle(made, t);
     EXPECT_LE(idle, expected["own"].get<double>() + 1e-9) << "released: " << expected["released"].dump();
     as_good_as_released += idle <= expected["released"].get<double>() + 1e-9;

@@ -27,7 +27,7 @@ class VOrder {
   std::vector<std::vector<Op>> ops() const;
 
  private:
-  static constexpr int kWeightGradient = 4;  // as a kind of event beside the four passes
+  static constexpr int kWeightGradient = 4;  // a further kind of event after the four passes
   struct Event {
     int slot, rank, kind, micro;
     friend auto operator<=>(const Event&, const Event&) = default;

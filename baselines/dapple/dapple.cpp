@@ -22,7 +22,7 @@ namespace sluice {
 static std::vector<PlannedPipeline> dapple_plans(const Problem& problem, const Options&) {
   DappleOptions dapple_options{.devices = problem.devices,
                                .microbatches = problem.microbatches,
-                               .most_replicas = std::min(problem.microbatches, problem.max_replicas),
+                               .max_replicas = std::min(problem.microbatches, problem.max_replicas),
                                .limits = {.seconds = problem.search_seconds}};
   const LayerGroupGraph graph = layer_groups(problem.costs);
   const DappleResult result = dapple_search(graph, problem.cluster, dapple_options);

@@ -160,7 +160,7 @@ class DappleSearch {
     if (known != device_sets_.end()) return known->second;
     std::vector<DeviceSet>& result = device_sets_[used];
     const int left = static_cast<int>(rest_of(used).devices.size());
-    for (int wanted = 1; wanted < left && wanted <= options_.most_replicas; ++wanted)
+    for (int wanted = 1; wanted < left && wanted <= options_.max_replicas; ++wanted)
       for (const DapplePolicy policy : options_.policies) {
         DeviceSet set = choose(policy, used, wanted);
         if (std::ranges::none_of(result, [&](const DeviceSet& other) { return other.devices == set.devices; }))
@@ -184,7 +184,7 @@ class DappleSearch {
     partial.timed.push_back(costs_.compute(first, groups_, rest));
     partial.latency = pipeline_latency(partial.timed, options_.microbatches).seconds;
     const auto known = best_.find(static_cast<int>(partial.stages.size()) + 1);
-    if (static_cast<int>(rest.devices.size()) <= options_.most_replicas &&
+    if (static_cast<int>(rest.devices.size()) <= options_.max_replicas &&
         (known == best_.end() || partial.latency < known->second.latency) && costs_.fits(first, groups_, rest, 1) &&
         all_fit(partial)) {
       Partial& best = best_[static_cast<int>(partial.stages.size()) + 1];

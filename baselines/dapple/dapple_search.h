@@ -22,8 +22,8 @@ enum class DapplePolicy { fresh, append, scatter };
 
 struct DappleOptions {
   int devices = 1;
-  int microbatches = 1;                                 // of one iteration
-  int most_replicas = std::numeric_limits<int>::max();  // devices of a stage
+  int microbatches = 1;                                // of one iteration
+  int max_replicas = std::numeric_limits<int>::max();  // devices of a stage
   std::vector<DapplePolicy> policies = {DapplePolicy::fresh, DapplePolicy::append, DapplePolicy::scatter};
   SearchLimits limits = {};
 };

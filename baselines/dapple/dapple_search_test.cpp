@@ -76,7 +76,7 @@ TEST(DappleSearchTest, ScatteringIsForHeavyTraffic) {
   const LayerGroupGraph graph = layer_groups(chain_costs({9, 3}, {0, 0}, {0, 0}));
   const DappleResult result =
       dapple_search(graph, machines(2, 2, 100, 1),
-                    {.devices = 4, .microbatches = 8, .most_replicas = 3, .policies = {DapplePolicy::scatter}});
+                    {.devices = 4, .microbatches = 8, .max_replicas = 3, .policies = {DapplePolicy::scatter}});
   ASSERT_EQ(result.best.stages.size(), 2u);
   ASSERT_EQ(result.best.stages[0].devices.size(), 3u);
   EXPECT_EQ(result.best.stages[0].devices, (std::vector{DeviceId(0), DeviceId(1), DeviceId(2)}));
@@ -102,7 +102,7 @@ TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
   EXPECT_EQ(result.best.stages.size(), 1u);
 }
 
-TEST(DappleSearchTest, TooManyDevicesAreRefused) {
+TEST(DappleSearchTest, TooManyDevicesAreRejectd) {
   const LayerGroupGraph graph = layer_groups(chain_costs({3}, {}, {}));
   EXPECT_EQ(error_of([&] { dapple_search(graph, machines(1, 2, 1, 1), {.devices = 3}); }),
             "plan: 3 devices of a cluster of 2; use fewer devices or a larger cluster");

@@ -84,7 +84,8 @@ class PairOfRanks {
   }
 
  private:
-  static constexpr double kAlone = 0.7;  // of the seconds of a copy beside one in the other direction
+  static constexpr double kAlone =
+      0.7;  // share of a copy's seconds that it takes without a copy in the other direction
 
   void choose(const ScheduleProblem& problem, const std::vector<TimedOp>& ops, std::size_t b, int chunks) {
     std::map<Stash, double> latest;

@@ -23,9 +23,12 @@ double seconds_of(const ScheduleProblem& problem, const Op& op) {
 }
 
 TimedOrder timed(const ScheduleProblem& problem, const Schedule& schedule) {
-  const auto micros = static_cast<std::size_t>(problem.microbatches);
-  std::vector<double> forwards(problem.graph.size() * micros, -1), backwards = forwards;  // ends; below 0: not yet
-  const auto at = [&](int stage, Micro micro) { return static_cast<std::size_t>(stage) * micros + micro.index(); };
+  const auto microbatches = static_cast<std::size_t>(problem.microbatches);
+  std::vector<double> forwards(problem.graph.size() * microbatches, -1),
+      backwards = forwards;  // ends; below 0: not yet
+  const auto at = [&](int stage, Micro micro) {
+    return static_cast<std::size_t>(stage) * microbatches + micro.index();
+  };
   // When what an op reads is there; below 0: not yet.
   const auto ready = [&](const Op& op) -> double {
     const int s = op.stage.value;

@@ -113,7 +113,7 @@ TEST(PipeOffloadTest, TheLongestLivesForTheirSizeMoveUntilTheMemoryHolds) {
   const std::vector<int> before = held_at_most(chain_of(4, 16, given), {});
   EXPECT_EQ(before, (std::vector<int>{8, 7, 6, 5}));
   std::vector<int> fewest;
-  std::size_t most_moves = 0;
+  std::size_t max_moves = 0;
   for (const int memory : {0, 7, 6, 5}) {
     auto limited = given;
     limited["memory"] = std::to_string(memory);
@@ -124,18 +124,18 @@ TEST(PipeOffloadTest, TheLongestLivesForTheirSizeMoveUntilTheMemoryHolds) {
     for (const auto& rank : moves.ranks) count += rank.size();
     if (memory == 0) {
       fewest = after;
-      most_moves = count;
+      max_moves = count;
       EXPECT_LE(std::ranges::max(after), 5);
       continue;
     }
     EXPECT_LE(std::ranges::max(after), memory);
-    EXPECT_LT(count, most_moves);
+    EXPECT_LT(count, max_moves);
     // A rank that holds no more moves nothing.
     for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(moves.ranks[r].empty(), before[r] <= memory) << r;
   }
 }
 
-TEST(PipeOffloadTest, GroupsThatAreTooSmallAndStagesThatAreNotThereAreRefused) {
+TEST(PipeOffloadTest, GroupsThatAreTooSmallAndStagesThatAreNotThereAreRejectd) {
   EXPECT_THROW(chain_of(4, 8, {{"group", "1"}}), InputError);
   EXPECT_THROW(chain_of(4, 8, {{"offloaded", "3"}}).moves(), InputError);
 }

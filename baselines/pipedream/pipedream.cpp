@@ -64,10 +64,10 @@ static std::vector<PlannedPipeline> pipedream_plan(const Problem& problem, const
   const LayerGroupGraph graph = layer_groups(costs);
   // Pairs of states are tables of the search. A graph with too many is cut as a chain, and a chain
   // with too many in fewer places.
-  const std::int64_t most_states =
+  const std::int64_t max_states =
       std::min<std::int64_t>(1'000, states_within(std::int64_t{options.integer("table_limit")} << 20, search.levels));
-  AntichainStates states = antichain_states(graph, most_states);
-  if (!states.complete) states = thinned(states, static_cast<std::size_t>(most_states));
+  AntichainStates states = antichain_states(graph, max_states);
+  if (!states.complete) states = thinned(states, static_cast<std::size_t>(max_states));
   const PipeDreamResult result = pipedream_partition(states, search);
   if (result.stages.empty())
     throw InputError("pipedream",

@@ -74,10 +74,10 @@ class Level {
   // compute.at(i, j): seconds of the stage on one machine of this level. Out of time, cells that
   // were not reached stay what they are: one stage. Returns the number of cells it has cut.
   std::int64_t solve(const Table& compute, const Weights& weights, const Table& kept, const Deadline& deadline) {
-    const std::size_t most_replicas = std::min(max_replicas_, machines_);
+    const std::size_t max_replicas = std::min(max_replicas_, machines_);
     for (std::size_t i = 0; i <= n_; ++i)
       for (std::size_t j = i; j < n_; ++j)
-        for (std::size_t m = 1; m <= most_replicas; ++m) {
+        for (std::size_t m = 1; m <= max_replicas; ++m) {
           check_stop();
           if (!fits(machines_ - m, m, kept.at(i, j) + weights.bytes.at(i, j))) continue;
           const double seconds = stage_seconds(compute.at(i, j), weights.gradients.at(i, j), m, /*whole=*/true);
@@ -116,13 +116,13 @@ class Level {
                   const Table& kept) {
     Cell best = cell(i, j, m);
     if (options_.fewer_machines && cell(i, j, m - 1).seconds < best.seconds) best = cell(i, j, m - 1);
-    const std::size_t most_replicas = std::min(max_replicas_, m - 1);
+    const std::size_t max_replicas = std::min(max_replicas_, m - 1);
     for (const int split : states_.predecessors[j]) {
       const auto k = static_cast<std::size_t>(split);
       if (k < i || (i > 0 && states_.precedes[k][i - 1])) continue;
       const double transfer = paper_ ? 2 * states_.output[k] / bandwidth_ : 0;
       if (transfer >= best.seconds) continue;
-      for (std::size_t last = 1; last <= most_replicas; ++last) {
+      for (std::size_t last = 1; last <= max_replicas; ++last) {
         if (!fits(machines_ - m, last, kept.at(k + 1, j) + weights.bytes.at(k + 1, j))) continue;
         const double before = cell(i, k, m - last).seconds;
         if (before >= best.seconds) continue;

@@ -58,7 +58,7 @@ TEST_F(TwoBwSystemTest, CopiesAddUpTheirSharesOfAnUpdate) {
   const Plan best = plan(options());
   const Program p = program(order(best, 12, 4), options());
   EXPECT_EQ(p.updates, 3);
-  EXPECT_EQ(p.micros_per_step, (std::vector{4, 4}));
+  EXPECT_EQ(p.microbatches_per_step, (std::vector{4, 4}));
   EXPECT_EQ(p.rule.accumulate, 2);
   // On every rank micro-batches of update b read version max(b - 1, 0), and every update steps
   // once, after an all-reduce.
@@ -110,7 +110,7 @@ TEST_F(TwoBwSystemTest, RecomputesWhereThePlannerCountsOnIt) {
   EXPECT_TRUE(recomputes(plan(options({{"recompute", "yes"}}))));
 }
 
-TEST_F(TwoBwSystemTest, WhatDoesNotFitOrDivideIsRefused) {
+TEST_F(TwoBwSystemTest, WhatDoesNotFitOrDivideIsRejectd) {
   const Plan best = plan(options());
   EXPECT_EQ(error_of([&] { program(order(best, 9, 3), options()); }),
             "microbatches: 3 per update cannot be shared by 2 copies of the pipeline; give a "

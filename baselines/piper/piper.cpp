@@ -78,7 +78,7 @@ const System piper = {
                  "choice of variants where memory is short: greedy (the authors') or exact",
                  {"greedy", "exact"}},
                 {"data_parallel", "yes", "may replicate stages", kYesNo},
-                {"tensor_parallel", "yes", "may share layers between devices", kYesNo},
+                {"tensor_parallel", "yes", "stages may use tensor parallelism", kYesNo},
                 training_only({"recompute", "yes", "stages may recompute their activations", kYesNo}),
                 rank_option(),
                 search_seconds_option()},

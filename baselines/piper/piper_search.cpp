@@ -44,9 +44,9 @@ class PiperSearch {
         sets_(sets),
         modes_(model.modes.size()),
         one_tensor_(model.modes.back().tensor == 1),
-        most_sum_(std::min(options.microbatches, options.devices)),
+        max_sum_(std::min(options.microbatches, options.devices)),
         deadline_(options.limits.seconds),
-        costs_(model, sets, options, most_sum_),
+        costs_(model, sets, options, max_sum_),
         front_(sets.count()) {}
 
   // `known`: the seconds of a plan that there is already; kNever if there is none.
@@ -54,7 +54,7 @@ class PiperSearch {
     PiperResult result;
     result.down_sets = static_cast<std::int64_t>(sets_.count());
     has_plan_ = known < kNever;
-    if (const auto best = least(sets_.full, options_.devices, most_sum_, known, true)) {
+    if (const auto best = least(sets_.full, options_.devices, max_sum_, known, true)) {
       result.stages = best->stages;
       result.seconds = best->seconds;
       // Stages that do not decide get their own best too, as the authors' program gives them.
@@ -75,10 +75,10 @@ class PiperSearch {
   // Can the last of `within` be planned on `devices` within `limit`? Fills front_ for all of them.
   bool feasible(const std::vector<int>& within, int devices, int degree_sum, double limit) {
     const double per_second = 1 / limit * (1 - 1e-9);
-    // By place in `within`, side by side: most pairs are refused by these numbers alone.
+    // By place in `within`, side by side: most pairs are rejectd by these numbers alone.
     std::vector<double> work(within.size()), fewest(within.size(), kNever);
     for (std::size_t i = 0; i < within.size(); ++i) {
-      work[i] = costs_.least_work(within[i]);
+      work[i] = costs_.min_work(within[i]);
       front_[within[i]].clear();
     }
     front_[0].push_back({});
@@ -94,9 +94,8 @@ class PiperSearch {
         const int rest = within[j];
         const auto& rest_front = front_[rest];
         const int stage_devices = std::max(1, static_cast<int>(std::ceil(needs)));
-        const int least_sum = rest_front.back().degree_sum + (one_tensor_ ? stage_devices : 1);
-        if (dominated(front, rest_front.front().devices + stage_devices, least_sum) || !sets_.within(rest, set))
-          continue;
+        const int min_sum = rest_front.back().degree_sum + (one_tensor_ ? stage_devices : 1);
+        if (dominated(front, rest_front.front().devices + stage_devices, min_sum) || !sets_.within(rest, set)) continue;
         extend(set, rest, devices, degree_sum, limit);
         if (one_tensor_ && !front.empty()) most = front.front().devices - 1;
       }
@@ -156,7 +155,7 @@ class PiperSearch {
   // The least time in which `target` can be planned, known to be at most `known`.
   std::optional<Found> least(int target, int devices, int degree_sum, double known, bool plan_too) {
     const std::vector<int> within = sets_of(target);
-    const double floor = costs_.least_work(target) / devices;
+    const double floor = costs_.min_work(target) / devices;
     std::optional<Found> best;
     const auto attempt = [&](double limit) {
       check_stop();
@@ -212,7 +211,7 @@ class PiperSearch {
     std::vector<PiperStage> stages;
     int set = sets_.full;
     double seconds = best.seconds;
-    if (!feasible(sets_of(set), options_.devices, most_sum_, seconds + kEqual)) return {};
+    if (!feasible(sets_of(set), options_.devices, max_sum_, seconds + kEqual)) return {};
     int devices = front_[set].front().devices;
     int sum = front_[set].front().degree_sum;
     while (set != 0) {
@@ -252,7 +251,7 @@ class PiperSearch {
   const DownSets& sets_;
   std::size_t modes_;
   bool one_tensor_;  // no tensor parallelism: then a plan's devices are its degree sum
-  int most_sum_;
+  int max_sum_;
   Deadline deadline_;
   PiperStageCosts costs_;
   std::vector<std::vector<Point>> front_;  // per set; fewest devices first

@@ -16,17 +16,17 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
 PiperStageCosts::PiperStageCosts(const PiperModel& model, const DownSets& sets, const PiperOptions& options,
-                                 int most_sum)
-    : model_(model), sets_(sets), options_(options), most_sum_(static_cast<std::uint64_t>(most_sum)) {
-  make_degrees(most_sum);
+                                 int max_sum)
+    : model_(model), sets_(sets), options_(options), max_sum_(static_cast<std::uint64_t>(max_sum)) {
+  make_degrees(max_sum);
   sum_up();
 }
 
-void PiperStageCosts::make_degrees(int most_sum) {
+void PiperStageCosts::make_degrees(int max_sum) {
   first_of_mode_.push_back(0);
   for (std::size_t t = 0; t < model_.modes.size(); ++t) {
     const int most = options_.devices / model_.modes[t].tensor;
-    for (int d = 1; d <= std::min(most, most_sum); ++d) {
+    for (int d = 1; d <= std::min(most, max_sum); ++d) {
       if (options_.microbatches % d != 0 || d > options_.max_data) continue;
       Degrees degrees{.mode = t, .data = d, .devices = d * model_.modes[t].tensor};
       for (const auto& choices : model_.choices[t]) {
@@ -47,21 +47,21 @@ void PiperStageCosts::sum_up() {
   border_.resize(sets_.count());
   missing_.assign(modes, std::vector<int>(sets_.count()));
   least_work_.assign(sets_.count(), 0);
-  least_memory_.assign(modes, std::vector<std::vector<double>>(most_sum_ + 1));
+  min_memory_.assign(modes, std::vector<std::vector<double>>(max_sum_ + 1));
   for (Degrees& d : degrees_) d.sums.resize(sets_.count());
   const std::size_t pairs = sets_.count() * sets_.count();
   if (sets_.count() < kMaxStageSums / sets_.count() + 1 && pairs * degrees_.size() <= kMaxStageSums)
     stage_sums_.assign(pairs * degrees_.size(), {.seconds = kUnknown});
-  std::vector<double> least_work(n, kNever);  // per group, device-seconds
+  std::vector<double> min_work(n, kNever);  // per group, device-seconds
   for (std::size_t g = 0; g < n; ++g)
     for (std::size_t t = 0; t < modes; ++t)
       for (const PiperChoice& c : model_.choices[t][g])
-        least_work[g] = std::min(least_work[g], c.seconds * model_.modes[t].tensor);
+        min_work[g] = std::min(min_work[g], c.seconds * model_.modes[t].tensor);
   for (std::size_t s = 0; s < sets_.count(); ++s) {
     const int set = static_cast<int>(s);
     for (std::size_t g = 0; g < n; ++g) {
       if (!sets_.contains(set, static_cast<int>(g))) continue;
-      if (least_work[g] < kNever) least_work_[s] += least_work[g];
+      if (min_work[g] < kNever) least_work_[s] += min_work[g];
       for (std::size_t t = 0; t < modes; ++t) missing_[t][s] += model_.choices[t][g].empty();
       for (Degrees& d : degrees_) {
         if (d.seconds[g].empty()) continue;
@@ -160,12 +160,12 @@ double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, do
   ++evaluated_;
   const double memory = options_.memory - sum.received * y;
   if (sum.in_flight * y + sum.always <= memory || sum.seconds > limit) return sum.seconds;
-  const std::vector<double>& least = least_memory(d.mode, y);
+  const std::vector<double>& least = min_memory(d.mode, y);
   if (least[set] - least[rest] > memory * (1 + 1e-12)) return kNever;
   const std::uint64_t key =
       ((static_cast<std::uint64_t>(set) * sets_.count() + static_cast<std::uint64_t>(rest)) * degrees_.size() +
        number) *
-          (most_sum_ + 1) +
+          (max_sum_ + 1) +
       static_cast<std::uint64_t>(y);
   const auto known = solved_.find(key);
   if (known != solved_.end()) return known->second;
@@ -174,13 +174,13 @@ double PiperStageCosts::seconds(int set, int rest, std::size_t number, int y, do
 }
 
 // Per set: bytes with y micro-batches in flight if every group runs in its smallest choice.
-const std::vector<double>& PiperStageCosts::least_memory(std::size_t mode, int y) {
-  std::vector<double>& least = least_memory_[mode][y];
+const std::vector<double>& PiperStageCosts::min_memory(std::size_t mode, int y) {
+  std::vector<double>& least = min_memory_[mode][y];
   if (!least.empty()) return least;
   least.resize(sets_.count());
   std::vector<double> of_group;
   for (const auto& choices : model_.choices[mode]) {
-    double bytes = choices.empty() ? 0 : kNever;  // a group without a choice is refused elsewhere
+    double bytes = choices.empty() ? 0 : kNever;  // a group without a choice is rejectd elsewhere
     for (const PiperChoice& c : choices) bytes = std::min(bytes, c.in_flight * y + c.always);
     of_group.push_back(bytes);
   }

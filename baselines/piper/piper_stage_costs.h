@@ -37,8 +37,8 @@ class PiperStageCosts {
     std::vector<Sum> sums;  // per down-set
   };
 
-  // All three must outlive it. `most_sum`: the largest degree sum s that is asked about.
-  PiperStageCosts(const PiperModel& model, const DownSets& sets, const PiperOptions& options, int most_sum);
+  // All three must outlive it. `max_sum`: the largest degree sum s that is asked about.
+  PiperStageCosts(const PiperModel& model, const DownSets& sets, const PiperOptions& options, int max_sum);
 
   const std::vector<Degrees>& degrees() const { return degrees_; }  // by mode, then data degree
   // The degrees of a mode: numbers [first, last).
@@ -46,7 +46,7 @@ class PiperStageCosts {
   std::size_t last_of(std::size_t mode) const { return first_of_mode_[mode + 1]; }
 
   // Device-seconds of a down-set, at least.
-  double least_work(int set) const { return least_work_[set]; }
+  double min_work(int set) const { return least_work_[set]; }
   // Can every group of `set` without `rest` run in the mode?
   bool can_run(int set, int rest, std::size_t mode) const { return missing_[mode][set] <= missing_[mode][rest]; }
   // The stage's seconds with the fastest choices and no cut edge.
@@ -70,13 +70,13 @@ class PiperStageCosts {
     std::vector<double> bytes;
   };
 
-  void make_degrees(int most_sum);
+  void make_degrees(int max_sum);
   void sum_up();
   void find_cuts(int set, int rest, std::size_t mode);
   Degrees::Sum sum_of(int set, int rest, const Degrees& d) const;
   Degrees::Sum stage_sum(int set, int rest, std::size_t number);
   void add_cut(int group, int edge, std::size_t mode, bool incoming);
-  const std::vector<double>& least_memory(std::size_t mode, int y);
+  const std::vector<double>& min_memory(std::size_t mode, int y);
   std::vector<int> groups_between(int set, int rest) const;
   std::optional<KnapsackResult> choose(int set, int rest, std::size_t number, int y);
 
@@ -84,12 +84,12 @@ class PiperStageCosts {
   const DownSets& sets_;
   const PiperOptions& options_;
   std::vector<Degrees> degrees_;
-  std::vector<std::size_t> first_of_mode_;                      // and the end
-  std::vector<std::vector<int>> border_;                        // per set: edges into it
-  std::vector<std::vector<int>> missing_;                       // [mode][set]: groups without a choice
-  std::vector<double> least_work_;                              // per set
-  std::vector<std::vector<std::vector<double>>> least_memory_;  // [mode][y][set], once asked for
-  // What stages sum up to with every group in its fastest choice beside its cut edges, [set][rest][number]; once asked
+  std::vector<std::size_t> first_of_mode_;                    // and the end
+  std::vector<std::vector<int>> border_;                      // per set: edges into it
+  std::vector<std::vector<int>> missing_;                     // [mode][set]: groups without a choice
+  std::vector<double> least_work_;                            // per set
+  std::vector<std::vector<std::vector<double>>> min_memory_;  // [mode][y][set], once asked for
+  // What stages sum up to with every group in its fastest choice plus its cut edges, [set][rest][number]; once asked
   // for, their seconds are not a number before. Empty where the table would be too large.
   std::vector<Degrees::Sum> stage_sums_;
   // The stage whose cuts are in cuts_; and bytes that it keeps of every micro-batch, where it recomputes.
@@ -99,7 +99,7 @@ class PiperStageCosts {
   double received_ = 0;
   std::vector<std::vector<double>> spare_;            // of former cuts, for their memory
   std::unordered_map<std::uint64_t, double> solved_;  // stages that do not fit at their fastest
-  std::uint64_t most_sum_ = 1;
+  std::uint64_t max_sum_ = 1;
   std::int64_t evaluated_ = 0;
   bool complete_ = true;
 };

@@ -63,11 +63,11 @@ std::vector<int> block_partition(std::span<const double> values, int blocks) {
     parts[block].push_back(most > least ? (value - least) / (most - least) : 0);
   }
   while (true) {
-    const auto [most_sum, p] = largest(parts);
+    const auto [max_sum, p] = largest(parts);
     while (true) {
       check_stop();
-      const auto [least_sum, q] = smallest(parts);
-      if (most_sum <= least_sum + 1) {
+      const auto [min_sum, q] = smallest(parts);
+      if (max_sum <= min_sum + 1) {
         std::vector<int> sizes;
         for (const auto& part : parts) sizes.push_back(static_cast<int>(part.size()));
         fill_empty(sizes);

@@ -83,7 +83,7 @@ TEST(ZeroBubbleSearchTest, UsesTheTimesItIsGiven) {
 }
 
 // Of the F, I and W of one rank: the most that it holds, in micro-batches, where W keeps `share` of one.
-double most_held(const std::vector<Op>& ops, double share) {
+double max_held(const std::vector<Op>& ops, double share) {
   double now = 0, most = 0;
   for (const Op& op : ops) {
     now += op.kind == OpKind::forward ? 1 : op.kind == OpKind::input_gradient ? share - 1 : -share;
@@ -103,11 +103,11 @@ RC_GTEST_PROP(ZeroBubbleSearchTest, HoldsNoMoreThanItsMemoryWhereWKeepsAShareAnd
   problem.weight_stash_share.assign(p, share);
   const Schedule searched = schedule_of(problem, "auto", memory);
   RC_ASSERT(check(searched, problem.graph, problem.placement).empty());
-  for (const auto& ops : searched.ranks) RC_ASSERT(most_held(ops, share) <= memory + 1e-6);
+  for (const auto& ops : searched.ranks) RC_ASSERT(max_held(ops, share) <= memory + 1e-6);
   for (const char* variant : {"h1", "h2"}) {
     const Schedule fixed = schedule_of(problem, variant, 0);
     bool fits = true;
-    for (const auto& ops : fixed.ranks) fits = fits && most_held(ops, share) <= memory + 1e-9;
+    for (const auto& ops : fixed.ranks) fits = fits && max_held(ops, share) <= memory + 1e-9;
     if (fits) RC_ASSERT(span_of(problem, searched) <= span_of(problem, fixed) * (1 + 1e-9));
   }
 }

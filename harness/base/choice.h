@@ -15,7 +15,7 @@ struct Choice {
   bool may_be_given = true;  // in a sweep or on the command line; otherwise only the harness sets it
 };
 
-// Specialised beside each enum: `all`, the choices in the order in which help and errors name them.
+// Specialised next to each enum: `all`, the choices in the order in which help and errors name them.
 template <class E>
 struct Choices;
 

@@ -47,9 +47,9 @@ class Builder : public json::json_sax_t {
   Builder(std::string_view given, const Json::OnElement& on_element) : given_(given), on_element_(&on_element) {}
 
   Json result;
-  std::string refusal;   // what is wrong; empty: nothing
-  std::string pointer;   // where, unless `byte` says it
-  std::size_t byte = 0;  // from 1; 0: not known
+  std::string rejection;  // what is wrong; empty: nothing
+  std::string pointer;    // where, unless `byte` says it
+  std::size_t byte = 0;   // from 1; 0: not known
 
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -66,7 +66,7 @@ class Builder : public json::json_sax_t {
   bool key(std::string& name) override {
     if (left_out_depth_ > 0) return true;
     if (!is_in_element() && open_.back()->contains(name)) {
-      refusal = "stands twice in one object";
+      rejection = "stands twice in one object";
       pointer = place() + "/" + name;
       return false;
     }
@@ -76,9 +76,9 @@ class Builder : public json::json_sax_t {
 
   bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
     const std::string text = error.what();
-    refusal = error.id == 406                                      ? "is a number out of range"
-              : text.find("ill-formed UTF-8") != std::string::npos ? "is not UTF-8"
-                                                                   : "is not JSON";
+    rejection = error.id == 406                                      ? "is a number out of range"
+                : text.find("ill-formed UTF-8") != std::string::npos ? "is not UTF-8"
+                                                                     : "is not JSON";
     byte = position;
     return false;
   }
@@ -122,7 +122,7 @@ class Builder : public json::json_sax_t {
       return left_out_depth_ < Json::kMaxNesting;
     }
     if (open_.size() == Json::kMaxNesting) {
-      refusal = "is nested deeper than " + std::to_string(Json::kMaxNesting) + " levels";
+      rejection = "is nested deeper than " + std::to_string(Json::kMaxNesting) + " levels";
       return false;
     }
     keys_.push_back(key_);
@@ -217,13 +217,13 @@ Json Json::object() {
 static Json built(std::string_view text, const std::string& where, Builder&& builder) {
   if (json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.result);
   if (builder.byte == 0)
-    throw InputError(where + (builder.pointer.empty() ? "" : ": " + builder.pointer), builder.refusal);
+    throw InputError(where + (builder.pointer.empty() ? "" : ": " + builder.pointer), builder.rejection);
   // The byte counts from 1 and is the last one read.
   const std::string_view before = text.substr(0, builder.byte - 1);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const std::size_t last_end = before.rfind('\n');
   const auto column = last_end == std::string_view::npos ? before.size() + 1 : before.size() - last_end;
-  throw InputError(where + ":" + std::to_string(line) + ":" + std::to_string(column), builder.refusal,
+  throw InputError(where + ":" + std::to_string(line) + ":" + std::to_string(column), builder.rejection,
                    "look at or before this place");
 }
 

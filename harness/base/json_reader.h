@@ -101,7 +101,7 @@ class JsonReader {
   std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most);
   std::uint64_t whole_unsigned(const std::string& key, std::uint64_t least, std::uint64_t most);
   double bounded(const std::string& key, double value, double least, double most) const;
-  // Refuses it in the words "must be a text, is number".
+  // Rejects it in the words "must be a text, is number".
   [[noreturn]] void wrong_type(const std::string& key, const std::string& expected, const Json& value) const;
 
   const Json* json_;

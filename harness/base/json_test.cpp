@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string rejection(const std::string& text) {
   return error_of([&] { Json::parse(text, "f.json"); });
 }
 
@@ -65,9 +65,9 @@ TEST(Json, APointerMakesWhatIsMissing) {
 }
 
 TEST(Json, BadSyntaxIsNamedWithItsPlace) {
-  EXPECT_EQ(refusal("{\"a\": 1,}"), "f.json:1:9: is not JSON; look at or before this place");
-  EXPECT_EQ(refusal("{\"a\": 1}\n{}"), "f.json:2:1: is not JSON; look at or before this place");
-  EXPECT_EQ(refusal("[NaN]"), "f.json:1:2: is not JSON; look at or before this place");
+  EXPECT_EQ(rejection("{\"a\": 1,}"), "f.json:1:9: is not JSON; look at or before this place");
+  EXPECT_EQ(rejection("{\"a\": 1}\n{}"), "f.json:2:1: is not JSON; look at or before this place");
+  EXPECT_EQ(rejection("[NaN]"), "f.json:1:2: is not JSON; look at or before this place");
   EXPECT_EQ(Json::parse_if_json("[1"), std::nullopt);
   // A member of the outermost object alone is left out; what stands in it has to be JSON all the same.
   EXPECT_EQ(Json::parse_if_json(R"({"a": {"b": [1, {"a": 2}]}, "c": {"a": 3}})", "a"),
@@ -77,9 +77,10 @@ TEST(Json, BadSyntaxIsNamedWithItsPlace) {
   EXPECT_EQ(Json::parse_if_json(R"({"a": 1, "a": 2})", "a"), std::nullopt);
 }
 
-TEST(Json, AKeyTwiceInOneObjectIsRefusedWithItsPointer) {
-  EXPECT_EQ(refusal(R"({"a": [0, {"b": {"c": 1, "d": 2, "c": 3}}]})"), "f.json: /a/1/b/c: stands twice in one object");
-  EXPECT_EQ(refusal(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})"), "no error");
+TEST(Json, AKeyTwiceInOneObjectIsRejectdWithItsPointer) {
+  EXPECT_EQ(rejection(R"({"a": [0, {"b": {"c": 1, "d": 2, "c": 3}}]})"),
+            "f.json: /a/1/b/c: stands twice in one object");
+  EXPECT_EQ(rejection(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})"), "no error");
 }
 
 TEST(Json, ElementsOfALargeArrayAreGivenOneByOne) {
@@ -103,22 +104,22 @@ TEST(Json, ElementsOfALargeArrayAreGivenOneByOne) {
             "t: /a: stands twice in one object");
 }
 
-TEST(Json, NumbersOutOfADoublesRangeAreRefused) {
-  EXPECT_EQ(refusal("{\"a\": 1e999}"), "f.json:1:11: is a number out of range; look at or before this place");
-  EXPECT_EQ(refusal("[1e308, 1e-999, 123456789012345678901234567890]"), "no error");
+TEST(Json, NumbersOutOfADoublesRangeAreRejectd) {
+  EXPECT_EQ(rejection("{\"a\": 1e999}"), "f.json:1:11: is a number out of range; look at or before this place");
+  EXPECT_EQ(rejection("[1e308, 1e-999, 123456789012345678901234567890]"), "no error");
 }
 
-TEST(Json, BytesThatAreNotUtf8AreRefused) {
-  EXPECT_EQ(refusal("[\"a\xc3(\"]"), "f.json:1:5: is not UTF-8; look at or before this place");
+TEST(Json, BytesThatAreNotUtf8AreRejectd) {
+  EXPECT_EQ(rejection("[\"a\xc3(\"]"), "f.json:1:5: is not UTF-8; look at or before this place");
 }
 
-TEST(Json, DeepNestingIsRefusedHoweverDeepItIs) {
+TEST(Json, DeepNestingIsRejectdHoweverDeepItIs) {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
   };
-  EXPECT_EQ(refusal(nested(Json::kMaxNesting)), "no error");
-  EXPECT_EQ(refusal(nested(Json::kMaxNesting + 1)), "f.json: is nested deeper than 256 levels");
-  EXPECT_EQ(refusal(nested(1'000'000)), "f.json: is nested deeper than 256 levels");
+  EXPECT_EQ(rejection(nested(Json::kMaxNesting)), "no error");
+  EXPECT_EQ(rejection(nested(Json::kMaxNesting + 1)), "f.json: is nested deeper than 256 levels");
+  EXPECT_EQ(rejection(nested(1'000'000)), "f.json: is nested deeper than 256 levels");
 }
 
 }  // namespace

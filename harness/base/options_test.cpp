@@ -12,7 +12,7 @@ const std::vector<OptionSpec> kSpecs = {{"backward", "lifo", "order of the backw
                                         {"offset", "0", "may be zero", {}, 0},
                                         {"recompute", "no", "recompute activations", kYesNo}};
 
-std::string refusal_of(const std::string& name, const std::string& value) {
+std::string rejection_of(const std::string& name, const std::string& value) {
   return error_of([&] { resolve_options(kSpecs, {{name, value}}, "quick.json: /options"); });
 }
 
@@ -32,30 +32,30 @@ TEST(OptionsTest, GivenValuesReplaceDefaults) {
   EXPECT_TRUE(options.flag("recompute"));
 }
 
-TEST(OptionsTest, UnknownOptionIsRefusedWithTheNearest) {
-  EXPECT_EQ(refusal_of("chunk", "2"), "quick.json: /options: unknown option 'chunk'; did you mean 'chunks'?");
+TEST(OptionsTest, UnknownOptionIsRejectdWithTheNearest) {
+  EXPECT_EQ(rejection_of("chunk", "2"), "quick.json: /options: unknown option 'chunk'; did you mean 'chunks'?");
   EXPECT_EQ(error_of([] {
               resolve_options({}, {{"a", "b"}}, "x");
             }),
             "x: unknown option 'a'; this system has no options");
 }
 
-TEST(OptionsTest, UnknownChoiceIsRefusedWithTheNearest) {
-  EXPECT_EQ(refusal_of("backward", "fif"),
+TEST(OptionsTest, UnknownChoiceIsRejectdWithTheNearest) {
+  EXPECT_EQ(rejection_of("backward", "fif"),
             "quick.json: /options: option 'backward': unknown value 'fif'; did you mean 'fifo'?");
 }
 
-TEST(OptionsTest, WrongTypeIsRefused) {
+TEST(OptionsTest, WrongTypeIsRejectd) {
   for (const char* value : {"two", "2.5", "2x", "", " 2"})
-    EXPECT_EQ(refusal_of("chunks", value),
+    EXPECT_EQ(rejection_of("chunks", value),
               "quick.json: /options: option 'chunks': '" + std::string(value) + "' is not an integer");
 }
 
-TEST(OptionsTest, OutOfRangeIsRefusedWithTheRange) {
+TEST(OptionsTest, OutOfRangeIsRejectdWithTheRange) {
   for (const char* value : {"0", "-3", "1000000001", "99999999999999999999"})
-    EXPECT_EQ(refusal_of("chunks", value), "quick.json: /options: option 'chunks': " + std::string(value) +
-                                               " is out of range; give 1 to 1000000000");
-  EXPECT_EQ(refusal_of("offset", "-1"),
+    EXPECT_EQ(rejection_of("chunks", value), "quick.json: /options: option 'chunks': " + std::string(value) +
+                                                 " is out of range; give 1 to 1000000000");
+  EXPECT_EQ(rejection_of("offset", "-1"),
             "quick.json: /options: option 'offset': -1 is out of range; give 0 to 1000000000");
 }
 

@@ -95,8 +95,7 @@ Bytes parse_bytes(const std::string& text, const std::string& where) {
 double parse_rate(const std::string& text, const std::string& where) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
   static const std::map<std::string, double> units = [] {
-    std::map<std::string, double> all = {
-        {"bit/s", 0.125}, {"kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+    std::map<std::string, double> all = {{"bit/s", 0.125}, {"kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
     for (const auto& [unit, factor] : byte_units()) all[unit + "/s"] = factor;
     return all;
   }();

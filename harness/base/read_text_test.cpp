@@ -1,4 +1,4 @@
-// Files that cannot be read or written, each refused in our words and at once.
+// Files that cannot be read or written, each rejectd in our words and at once.
 #include "harness/base/read_text.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_F(ReadText, GivesTheWholeFile) {
   EXPECT_EQ(error(folder_ / "a", 7), (folder_ / "a").string() + ": is larger than such a file can be (7 bytes)");
 }
 
-TEST_F(ReadText, RefusesWhatIsNoFile) {
+TEST_F(ReadText, RejectsWhatIsNoFile) {
   EXPECT_EQ(error(folder_ / "none"), (folder_ / "none").string() + ": no such file");
   EXPECT_EQ(error(folder_), folder_.string() + ": is a folder");
   EXPECT_EQ(error("/dev/zero"), "/dev/zero: is not a regular file but a pipe or a device");

@@ -35,7 +35,7 @@ bool read_output(int pipe, const ProgramOptions& options, Clock::time_point begi
     const ssize_t n = ::read(pipe, block.data(), block.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return true;
-    const std::size_t room = options.most_output - std::min(options.most_output, output.size());
+    const std::size_t room = options.max_output - std::min(options.max_output, output.size());
     output.append(block.data(), std::min(room, static_cast<std::size_t>(n)));
   }
 }

@@ -15,13 +15,13 @@ struct ProgramEnd {
   int error = 0;  // errno where it could not be started
   int code = 0;   // its exit code, or 128 + the signal that ended it
   bool out_of_time = false;
-  std::string output;  // the first `most_output` bytes
+  std::string output;  // the first `max_output` bytes
   bool ok() const { return error == 0 && code == 0; }
 };
 
 struct ProgramOptions {
   bool with_errors = false;  // its stderr belongs to the output, too; otherwise it goes nowhere
-  std::size_t most_output = 1 << 20;
+  std::size_t max_output = 1 << 20;
   Seconds limit{0};  // killed after this long; 0: never
 };
 

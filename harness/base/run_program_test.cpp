@@ -32,7 +32,7 @@ TEST(RunProgram, HasNoStdinAndKeepsErrorsApart) {
 TEST(RunProgram, SaysWhichSignalEndedIt) { EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}).code, 137); }
 
 TEST(RunProgram, KeepsNoMoreOutputThanAskedFor) {
-  const ProgramEnd end = run_program({"head", "-c", "100000", "/dev/zero"}, {.most_output = 1000});
+  const ProgramEnd end = run_program({"head", "-c", "100000", "/dev/zero"}, {.max_output = 1000});
   EXPECT_TRUE(end.ok());
   EXPECT_EQ(end.output.size(), 1000u);
 }

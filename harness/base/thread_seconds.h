@@ -1,5 +1,5 @@
 // Processor time of a thread: the clock of limits on a search, which must not end sooner because something else runs
-// beside it.
+// in parallel with it.
 #pragma once
 
 #include <ctime>

@@ -105,25 +105,25 @@ TEST(CalibratedTest, ConvolutionsThatProductsImplyAreSaidToBeDerived) {
 }
 
 TEST(CalibratedTest, WhatCannotBeCalibratedIsSaid) {
-  const auto refuses = [](const std::string& costs, const Cluster& cluster, const std::string& because) {
+  const auto rejects = [](const std::string& costs, const Cluster& cluster, const std::string& because) {
     const std::string error = error_of([&] { cluster_costs(costs, small_model(), 8, cluster); });
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
   const Cluster h100 = load_cluster("dgx_h100", kListedClusters);
-  refuses("calibrated", h100, "device 'H100-SXM5-80GB' has no calibration of its kernels' times in fp32");
-  refuses("calibrated", h100, "flat:N, dgx1_v100, ethernet_v100_x4, gtx1080ti_4x4, h100_x1, p100_x8");
-  refuses("calibrated,host_gap=5ms,block", load_cluster("flat:2", ""), "5ms,block");
-  refuses("calibrated,gap=3", load_cluster("flat:2", ""), "write calibrated,host_gap=40us");
-  refuses("calibrated,host_gap=3s", load_cluster("flat:2", ""), "from 0 to 1 second");
+  rejects("calibrated", h100, "device 'H100-SXM5-80GB' has no calibration of its kernels' times in fp32");
+  rejects("calibrated", h100, "flat:N, dgx1_v100, ethernet_v100_x4, gtx1080ti_4x4, h100_x1, p100_x8");
+  rejects("calibrated,host_gap=5ms,block", load_cluster("flat:2", ""), "5ms,block");
+  rejects("calibrated,gap=3", load_cluster("flat:2", ""), "write calibrated,host_gap=40us");
+  rejects("calibrated,host_gap=3s", load_cluster("flat:2", ""), "from 0 to 1 second");
   Cluster cluster = pascal_and_volta();
   cluster.devices[1].flops = 125e12;
-  refuses("calibrated", cluster, "device 'pascal': has a peak of 1.25e+14");
+  rejects("calibrated", cluster, "device 'pascal': has a peak of 1.25e+14");
   cluster = pascal_and_volta();
   cluster.devices[1].name = "volta";
-  refuses("calibrated", cluster, "devices named 'volta' differ in calibration");
+  rejects("calibrated", cluster, "devices named 'volta' differ in calibration");
   cluster = pascal_and_volta();
   cluster.devices[1].kernels = "p100_pcie_fp23";
-  refuses("calibrated", cluster, "did you mean 'p100_pcie_fp32'?");
+  rejects("calibrated", cluster, "did you mean 'p100_pcie_fp32'?");
 }
 
 TEST(CalibratedTest, CasesTakeThemOnTheVirtualClockOnly) {

@@ -36,7 +36,7 @@ struct TuneSpec {
 // The learning rate over a run, as a factor of the optimizer's. Updates are the run's.
 struct RateSchedule {
   RateScheduleKind kind = RateScheduleKind::constant;
-  int every_epochs = 1;  // step: after so many epochs ...
+  int every_epochs = 1;  // step: after this many epochs ...
   double factor = 0.1;   // ... times this
   double power = 1;      // polynomial: (1 - update / all updates)^power
 };
@@ -73,9 +73,9 @@ struct RunCase {
   Bytes gradient_buckets = kDefaultGradientBucket;
   std::vector<int> first_layers;  // of the stages from the second on, where they are given; empty: the system cuts
   Cuts cuts = Cuts::messages;     // compute wherever no message has a cost that a cut could avoid
-  int tensor = 1;  // devices that share every layer: each pipeline is for ranks / data_parallel / tensor of them
-  std::int64_t batch = 0;                      // samples per update
-  int microbatches = 0;                        // per update (asynchronous systems: 1, a whole batch at a time)
+  int tensor = 1;                 // tensor-parallel degree: each pipeline is for ranks / data_parallel / tensor of them
+  std::int64_t batch = 0;         // samples per update
+  int microbatches = 0;           // per update (asynchronous systems: 1, a whole batch at a time)
   std::vector<std::int64_t> microbatch_sizes;  // samples of each, where they differ; empty: all have the same
   // micro_batch: `batch` is already divided, it holds what an update sees.
   UpdateAfter update = UpdateAfter::batch;

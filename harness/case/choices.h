@@ -48,7 +48,8 @@ enum class Cuts { messages, compute, blocks };
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).
 enum class Pin { none, core };
 
-// How the wall clock makes the episodes of devices: by pauses inside the ops, or by load that runs beside the rank.
+// How the wall clock makes the episodes of devices: by pauses inside the ops, or by a load that competes with the rank
+// for its core.
 enum class InterferenceBy { pause, load };
 
 // Before an evaluation an asynchronous pipeline runs empty (drain), or it runs on and copies of the weights are

@@ -20,10 +20,10 @@ CoRunProfile measure_co_run_profile(const ProfileKey& key, const Workload& workl
   const double alone = std::accumulate(samples.alone.begin(), samples.alone.end(), 0.0);
   CoRunProfile profile;
   for (std::size_t l = 0; l < spec.loads.size(); ++l) {
-    const std::vector<double>& beside = samples.beside[l];
+    const std::vector<double>& contended = samples.contended[l];
     profile.loads.push_back({.load = spec.loads[l],
-                             .slowdown = std::accumulate(beside.begin(), beside.end(), 0.0) / alone,
-                             .rows = co_run_rows(graph, {samples.alone, beside}, kPairs, l)});
+                             .slowdown = std::accumulate(contended.begin(), contended.end(), 0.0) / alone,
+                             .rows = co_run_rows(graph, {samples.alone, contended}, kPairs, l)});
   }
   return profile;
 }

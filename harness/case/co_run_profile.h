@@ -18,7 +18,7 @@ struct CoRunProfile {
   std::vector<Load> loads;
 };
 
-// Measures for about so many seconds for each load. Throws InputError in a build without LibTorch or where no thread
+// Measures for about `seconds` for each load. Throws InputError in a build without LibTorch or where no thread
 // can be put on a core.
 CoRunProfile measure_co_run_profile(const ProfileKey& key, const Workload& workload, double seconds);
 

@@ -48,7 +48,7 @@ CostGraph contract_slices(int ranks) {
   return graph;
 }
 
-// One problem: so many ranks and micro-batches under these options.
+// One problem: a number of ranks and of micro-batches under these options.
 class Attempt {
  public:
   Attempt(const System& system, const Options& options, int ranks, int microbatches)
@@ -281,13 +281,13 @@ ContractReport check_contract(const System& system, const ContractOptions& limit
   for (const Options& options : contract_choices(system)) {
     int taken = 0;
     const std::size_t before = report.faults.size();
-    for (int ranks = 1; ranks <= limits.most_ranks; ++ranks)
-      for (int micros = 1; micros <= limits.most_microbatches; ++micros) {
-        if (report.faults.size() - before >= limits.most_faults) break;
-        const std::string problem = text_of(options) + fmt::format("ranks={} microbatches={}", ranks, micros);
+    for (int ranks = 1; ranks <= limits.max_ranks; ++ranks)
+      for (int microbatches = 1; microbatches <= limits.max_microbatches; ++microbatches) {
+        if (report.faults.size() - before >= limits.max_faults) break;
+        const std::string problem = text_of(options) + fmt::format("ranks={} microbatches={}", ranks, microbatches);
         if (limits.progress) limits.progress(problem);
         try {
-          Attempt attempt(system, options, ranks, micros);
+          Attempt attempt(system, options, ranks, microbatches);
           for (ContractFault& fault : attempt.faults()) {
             fault.problem = problem;
             report.faults.push_back(std::move(fault));
@@ -296,9 +296,9 @@ ContractReport check_contract(const System& system, const ContractOptions& limit
             report.needs_buffered_sends = problem + ": " + attempt.needs_buffered_sends();
           ++taken;
         } catch (const InputError& e) {
-          ++report.refused;
-          if (std::string(e.what()).empty()) report.faults.push_back({problem, "it refuses without a text"});
-          report.refusals.try_emplace(e.what(), problem);
+          ++report.rejectd;
+          if (std::string(e.what()).empty()) report.faults.push_back({problem, "it rejects without a text"});
+          report.rejections.try_emplace(e.what(), problem);
         } catch (const std::exception& e) {
           report.faults.push_back({problem, std::string("it throws: ") + e.what()});
         }
@@ -306,7 +306,7 @@ ContractReport check_contract(const System& system, const ContractOptions& limit
     report.taken += taken;
     if (taken < 6 && report.faults.size() == before)
       report.faults.push_back({text_of(options), fmt::format("takes {} of {} problems only", taken,
-                                                             limits.most_ranks * limits.most_microbatches)});
+                                                             limits.max_ranks * limits.max_microbatches)});
   }
   if (system.theory == theory_of_a_flush)
     report.notes.push_back(

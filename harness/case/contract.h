@@ -22,17 +22,17 @@ struct ContractFault {
 
 struct ContractReport {
   std::vector<ContractFault> faults;
-  std::map<std::string, std::string> refusals;  // what the system says, to the first problem it says it of
-  int taken = 0, refused = 0;                   // problems
-  std::vector<std::string> notes;               // what is allowed, but rarely meant
+  std::map<std::string, std::string> rejections;  // what the system says, to the first problem it says it of
+  int taken = 0, rejectd = 0;                     // problems
+  std::vector<std::string> notes;                 // what is allowed, but rarely meant
   // The first problem whose program as lowered, with a receive where an op needs it, ends only with buffered sends, and
   // its cycle of ranks; "": every problem's program ends also where a send waits for its receive.
   std::string needs_buffered_sends;
 };
 
 struct ContractOptions {
-  int most_ranks = 6, most_microbatches = 13;
-  std::size_t most_faults = 5;  // of each combination of options; the first says most
+  int max_ranks = 6, max_microbatches = 13;
+  std::size_t max_faults = 5;  // of each combination of options; the first says most
   // Is told of every problem before it is tried.
   std::function<void(const std::string& problem)> progress = {};
 };

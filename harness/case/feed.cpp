@@ -44,7 +44,7 @@ TextLimits text_limits(const ModelGraph& model) {
   return limits;
 }
 
-static void refuse(const DataSplit& data, const std::string& what) {
+static void reject(const DataSplit& data, const std::string& what) {
   throw InputError(data.source, what, "give the data set that the workload was made for");
 }
 
@@ -60,26 +60,26 @@ static void check_fits(const DataSplit& data, const ModelGraph& model) {
     const bool fits = part->sample_shape == input.shape ||
                       (input.shape.size() == 1 && elements(part->sample_shape) == input.shape[0]);
     if (!input.is_token_ids && !fits)
-      refuse(data, "holds images of " + to_text(part->sample_shape) + ", the model reads " + to_text(input.shape));
+      reject(data, "holds images of " + to_text(part->sample_shape) + ", the model reads " + to_text(input.shape));
     if (input.is_token_ids && (part->columns.size() != model.inputs.size()))
-      refuse(data, "has " + std::to_string(part->columns.size()) + " texts a sample, the model reads " +
+      reject(data, "has " + std::to_string(part->columns.size()) + " texts a sample, the model reads " +
                        std::to_string(model.inputs.size()));
     for (std::size_t c = 0; c < part->columns.size(); ++c)
       if (part->columns[c].length != model.inputs[c].shape.at(0))
-        refuse(data, "has texts of " + std::to_string(part->columns[c].length) + " words, the model reads " +
+        reject(data, "has texts of " + std::to_string(part->columns[c].length) + " words, the model reads " +
                          std::to_string(model.inputs[c].shape.at(0)));
     const bool at_every_position = part->targets.length > 0;
     if (at_every_position && (scored.size() != 2 || scored[0] != part->targets.length))
-      refuse(data, "has " + std::to_string(part->targets.length) + " words to predict, the model's loss reads " +
+      reject(data, "has " + std::to_string(part->targets.length) + " words to predict, the model's loss reads " +
                        to_text(scored));
     if (!at_every_position && scored.size() != 1)
-      refuse(data, "has one class a sample, the model's loss reads " + to_text(scored));
+      reject(data, "has one class a sample, the model's loss reads " + to_text(scored));
     const TextLimits limits = text_limits(model);
     const std::int64_t words = limits.predicts_next ? limits.source_vocabulary : limits.target_vocabulary;
     if (at_every_position && words > classes)
-      refuse(data, "has " + std::to_string(words) + " words, the model tells " + std::to_string(classes) + " apart");
+      reject(data, "has " + std::to_string(words) + " words, the model tells " + std::to_string(classes) + " apart");
     if (part->targets.length == 0 && part->classes > classes)
-      refuse(data, "has " + std::to_string(part->classes) + " classes, the model tells " + std::to_string(classes) +
+      reject(data, "has " + std::to_string(part->classes) + " classes, the model tells " + std::to_string(classes) +
                        " apart");
   }
 }

@@ -22,7 +22,7 @@ std::shared_ptr<const DataSplit> data_of(const std::string& name, const ModelGra
 // has seen the test part.
 enum class HeldOut { test, validation };
 
-// Of translations, BLEU is measured by greedy decoding of the first so many test samples.
+// Of translations, BLEU is measured by greedy decoding of the first test samples.
 inline constexpr std::int64_t kDecodedSamples = 500;
 // What a session trains on; the held-out part is the feed's test part. Only the test part is translated.
 DataFeed feed_of(const std::shared_ptr<const DataSplit>& data, HeldOut held_out = HeldOut::test);

@@ -21,7 +21,7 @@ static std::vector<Seconds> message_times(const Prepared& p, const StageGraph& g
   std::vector<Seconds> result;
   for (std::size_t s = 0; s + 1 < graph.size(); ++s) {
     const StageId from(s), to(s + 1);
-    // Of groups that share layers, the first members.
+    // Of tensor-parallel groups, the first members.
     const auto device = [&](std::size_t stage) {
       return DeviceId(ranks.devices[ranks.placement.stages[stage].front().index()].value * group_size(p));
     };
@@ -107,7 +107,7 @@ static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
 Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p, schedule_problem(p, microbatches)); }
 
 // More would take all of a machine's memory before the first one runs.
-static void refuse_too_many_ops(const Prepared& p, int microbatches) {
+static void reject_too_many_ops(const Prepared& p, int microbatches) {
   constexpr double kMaxOps = 50e6;
   const double ops = 3.0 * microbatches * p.plan.sequence.count * p.graph.stages();
   if (ops > kMaxOps)
@@ -124,19 +124,19 @@ static Program make_inference_program(const Prepared& p, int microbatches) {
   const PlacedSchedule all = repeated(forwards_of(once), p.graph, p.ranks.placement, batches);
   Program program = lower(all.schedule, p.graph, all.placement, {}, {}, {.queue = p.queue});
   program.updates = batches;
-  program.micros_per_update = p.microbatches_per_update;
+  program.microbatches_per_update = p.microbatches_per_update;
   return program;
 }
 
 Program make_program(const Prepared& p, int microbatches, int epoch) {
   if (p.inference) return make_inference_program(p, microbatches);
-  refuse_too_many_ops(p, microbatches);
+  reject_too_many_ops(p, microbatches);
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   const Schedule one = p.system->schedule(problem, p.options);
   const Schedule schedule = members_of(replicate(one, p.replicas), group_size(p));
   const WeightRule rule = rule_of(p, microbatches, epoch);
   const Sharding sharding = sharding_of(p, problem);
-  if (p.tensor && sharding.active()) refuse_shared_and_sharded();
+  if (p.tensor && sharding.active()) reject_shared_and_sharded();
   Program program =
       lower(schedule, p.graph, p.ranks.placement, rule, sharding,
             {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous(), .clip_norm = p.clip_norm},

@@ -21,7 +21,7 @@ static RateSchedule read_rate_schedule(JsonReader o) {
   return schedule;
 }
 
-// What muon and rotated_adam have beside what the other optimizers have.
+// Settings that only muon and rotated_adam have.
 static void read_matrix_optimizer(JsonReader& o, OptimizerSpec& optimizer) {
   optimizer.matrices = read_choice(o, "matrices", optimizer.matrices);
   optimizer.other_rate = o.number_or("other_rate", optimizer.other_rate, 0, kMaxNumber);

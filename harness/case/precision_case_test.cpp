@@ -1,4 +1,4 @@
-// The settings `precision` and `attention`: what is refused and how, and what a case is counted in.
+// The settings `precision` and `attention`: what is rejectd and how, and what a case is counted in.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -24,27 +24,27 @@ RunCase counted(const Json& more = Json::object()) {
   return resolve({entry, in_file("s.json", "/grid/0")});
 }
 
-std::string refusal(const Json& more) {
+std::string rejection(const Json& more) {
   return error_of([&] { counted(more); });
 }
 
 TEST(PrecisionCase, IsCountedOnlyWhereNothingRunsInIt) {
   const Json mixed = {{"precision", "mixed"}};
-  EXPECT_EQ(refusal({{"precision", "mixed"}, {"clock", "wall"}, {"cluster", "this machine"}}),
+  EXPECT_EQ(rejection({{"precision", "mixed"}, {"clock", "wall"}, {"cluster", "this machine"}}),
             "s.json: /grid/0/precision: the executor computes in fp32; use the virtual clock with a described cluster, "
             "or leave it out");
-  EXPECT_EQ(refusal({{"attention", "kept"}, {"clock", "wall"}, {"cluster", "this machine"}}),
+  EXPECT_EQ(rejection({{"attention", "kept"}, {"clock", "wall"}, {"cluster", "this machine"}}),
             "s.json: /grid/0/attention: the executor computes attention whose backward makes the scores again; use the "
             "virtual clock with a described cluster, or leave it out");
-  EXPECT_EQ(refusal({{"precision", "mixed"}, {"costs", "profile"}}),
+  EXPECT_EQ(rejection({{"precision", "mixed"}, {"costs", "profile"}}),
             "s.json: /grid/0/precision: 'profile' costs are of layers that compute in fp32; use analytic costs, or "
             "calibrated ones in 16 bit");
-  EXPECT_EQ(refusal({{"precision", "mixed"}, {"train", true}}),
+  EXPECT_EQ(rejection({{"precision", "mixed"}, {"train", true}}),
             "s.json: /grid/0/train: training computes in fp32, with fused attention; leave train out, precision or "
             "attention");
-  EXPECT_EQ(refusal({{"attention", "kept"}, {"workload", "fmnist_mlp"}}),
+  EXPECT_EQ(rejection({{"attention", "kept"}, {"workload", "fmnist_mlp"}}),
             "s.json: /grid/0/attention: 'fmnist_mlp' has no layer of attention; leave it out");
-  EXPECT_EQ(refusal({{"precision", "mixed"}, {"cluster", "pipedream_c"}}),
+  EXPECT_EQ(rejection({{"precision", "mixed"}, {"cluster", "pipedream_c"}}),
             "s.json: /grid/0/precision: device 'TitanX-Maxwell-12GB': states no peak in 16 bit; give its flops_16 in "
             "the cluster's file, or use fp32");
   EXPECT_FALSE(counted(mixed).train);

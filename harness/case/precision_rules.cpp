@@ -50,7 +50,7 @@ void check_attention(const RunCase& c, const Workload& workload, const std::stri
   if (!attends) throw InputError(where, "'" + c.workload + "' has no layer of attention", "leave it out");
 }
 
-void refuse_scores_of_chunks() {
+void reject_scores_of_chunks() {
   throw InputError("attention", "the scores of sequences that are cut into chunks cannot be kept",
                    "use fused, or a system that leaves sequences whole");
 }

@@ -23,6 +23,6 @@ void check_precision(const RunCase& c, const Workload& workload, const std::stri
 void check_attention(const RunCase& c, const Workload& workload, const std::string& where);
 
 // The scores of a chunk are those on all positions before it, which no plan of chunks counts.
-[[noreturn]] void refuse_scores_of_chunks();
+[[noreturn]] void reject_scores_of_chunks();
 
 }  // namespace sluice

@@ -26,8 +26,8 @@ std::vector<StageMemory> stage_memory(const Prepared& p, const OptimizerSpec& op
   }
   if (p.batched_weight_gradients)
     for (StageMemory& stage : stages) {
-      stage.batched_micros = std::max(1, p.microbatches_per_update / p.replicas.count);
-      for (StageMemory& chunk : stage.sequence_chunks) chunk.batched_micros = stage.batched_micros;
+      stage.batched_microbatches = std::max(1, p.microbatches_per_update / p.replicas.count);
+      for (StageMemory& chunk : stage.sequence_chunks) chunk.batched_microbatches = stage.batched_microbatches;
     }
   return stages;
 }

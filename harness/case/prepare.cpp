@@ -55,7 +55,7 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .device = on_gpu ? DeviceKind::cuda : DeviceKind::cpu,
                                 .optimizer = c.optimizer,
                                 .workload_digest = workload_digest(*p.workload),
-                                .batched_micros = batched ? c.microbatches / c.data_parallel : 0},
+                                .batched_microbatches = batched ? c.microbatches / c.data_parallel : 0},
                                p.cluster, p.storage, *p.profiles);
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
   if (p.words) costs = word_slice_costs(costs, *p.words, p.cluster, cost_formula(p, c, micro_batch));
@@ -117,7 +117,7 @@ static void divide_among_replicas(const RunCase& c, Prepared& p) {
 }
 
 // In inference the micro-batch is what is asked of the system, and the same for all.
-static void refuse_other_micro_batch(const Prepared& p) {
+static void reject_other_micro_batch(const Prepared& p) {
   if (p.plan.micro_batch != p.micro_batch)
     throw InputError("plan",
                      "is for micro-batches of " + std::to_string(p.plan.micro_batch) + " samples, inference takes " +
@@ -128,14 +128,14 @@ static void refuse_other_micro_batch(const Prepared& p) {
 // Everything that follows from a plan.
 static void adopt(Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   for (const PlanStage& stage : planned.plan.stages) {
-    const std::int64_t micro_batch = stage.micros_per_op * p.micro_batch;
-    if (stage.micros_per_op > 1 &&
+    const std::int64_t micro_batch = stage.microbatches_per_op * p.micro_batch;
+    if (stage.microbatches_per_op > 1 &&
         std::ranges::find(p.costs.larger, micro_batch, &CostGraph::micro_batch) == p.costs.larger.end())
       p.costs.larger.push_back(costs_at(p, c, micro_batch));
   }
   p.plan = planned.plan;
   if (p.inference) {
-    refuse_other_micro_batch(p);
+    reject_other_micro_batch(p);
     for (PlanStage& stage : p.plan.stages) {
       stage.recompute = false;
       stage.weight_gradient_device.reset();
@@ -192,9 +192,9 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   if (p.sizes.differ()) require_sizes_possible(p.pipeline, *p.system);
   cut_sequences(*p.workload, p.system->name, p.pipeline, p.costs);
   if (p.tensor && p.pipeline.sequence.count > 1)
-    throw InputError("tensor", p.system->name + " cuts sequences into chunks, and shared layers take whole ones",
+    throw InputError("tensor", p.system->name + " cuts sequences into chunks, and tensor parallelism takes whole ones",
                      "leave tensor out, or set sequence_chunks=1");
-  if (p.pipeline.sequence.count > 1 && p.storage.attention != AttentionScores::fused) refuse_scores_of_chunks();
+  if (p.pipeline.sequence.count > 1 && p.storage.attention != AttentionScores::fused) reject_scores_of_chunks();
   p.plan = members_of(replicate(p.pipeline, devices, p.microbatches_per_update / p.replicas.count, p.replicas),
                       group_size(p));
   p.ranks = ranks_of(p.plan);
@@ -203,7 +203,7 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
 }
 
 // Throws InputError where the system cannot be replicated or sharded as the case says.
-static void refuse_replicas(const RunCase& c, const System& system) {
+static void reject_replicas(const RunCase& c, const System& system) {
   if (c.data_parallel == 1 && c.sharding == StageSharding::system) return;
   if (!system.synchronous)
     throw InputError("data_parallel",
@@ -244,7 +244,7 @@ static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs
 }
 
 // Throws InputError where the system cannot infer.
-static void refuse_inference(const Prepared& p) {
+static void reject_inference(const Prepared& p) {
   if (p.inference && (p.system->sharding || p.sharding != StageSharding::system))
     throw InputError(p.system->name, "inference runs with whole weights on every rank of a stage",
                      "use data_parallel or a pipeline, and leave sharding out");
@@ -275,7 +275,7 @@ Problem problem_of(const Prepared& p, const RunCase& c) {
   return problem;
 }
 
-// The rest of what a plan's own degree of shared layers decides (shared_degree).
+// The rest of what a plan's own tensor-parallel degree decides (shared_degree).
 static void share_layers(Prepared& p, const RunCase& c, Plan& plan) {
   const int degree = shared_degree(c, plan, p.workload->model);
   if (degree == 1) return;
@@ -292,7 +292,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.profiles = &profiles;
   p.system = &find_system(c.system, "system");
   const ProfileWorkload* profile = profile_workload(c.workload, c.costs);
-  refuse_replicas(c, *p.system);
+  reject_replicas(c, *p.system);
   p.replicas = {c.data_parallel, c.layout};
   p.sharding = c.sharding;
   p.workload = profile ? &profile->workload : &find_workload(c.workload);
@@ -314,17 +314,17 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.storage = storage_of(c);
   require_peak(p.cluster.devices, p.storage);
   if (c.tensor > 1) {
-    refuse_tensor(c, *p.system);
+    reject_tensor(c, *p.system);
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));
   }
   if (p.system->divides_words) {
-    refuse_word_slices(c, *p.workload);
+    reject_word_slices(c, *p.workload);
     p.words = std::make_shared<const TensorModel>(slice_words(p.workload->model, c.ranks));
   }
   set_costs(p, case_costs(p, c, p.micro_batch));
   require_one_pair_share(p, c);
   for (const std::int64_t size : p.sizes.distinct()) p.size_costs.push_back(costs_at(p, c, size));
-  refuse_inference(p);
+  reject_inference(p);
   const Problem problem = problem_of(p, c);
   const auto search_begin = std::chrono::steady_clock::now();
   PlannedPipeline planned = make_plan(*p.system, problem, p.options);

@@ -65,7 +65,7 @@ inline const ModelGraph& running_model(const Prepared& p) {
   return divided_model(p) ? divided_model(p)->all : p.copied ? *p.copied : p.workload->model;
 }
 
-// What planners and orders are made for: of groups that share layers, one device of each.
+// What planners and orders are made for: of tensor-parallel groups, one device of each.
 inline const ModelGraph& planned_model(const Prepared& p) {
   return p.words ? p.words->all : p.tensor ? p.tensor->member : p.workload->model;
 }
@@ -78,6 +78,6 @@ inline std::int64_t samples_per_update(const Prepared& p) {
 // "4 x 8" micro-batches and samples, "4 x 2 to 3".
 std::string microbatches_text(const Prepared& p);
 
-inline int group_size(const Prepared& p) { return p.tensor ? p.tensor->degree : 1; }  // devices that share layers
+inline int group_size(const Prepared& p) { return p.tensor ? p.tensor->degree : 1; }  // of a tensor-parallel group
 
 }  // namespace sluice

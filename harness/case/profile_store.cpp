@@ -62,7 +62,7 @@ std::string to_text(const ProfileKey& key) {
               {"micro_batch", key.micro_batch},
               {"device", choice_name(key.device)},
               {"optimizer", optimizer},
-              {"batched_micros", key.batched_micros},
+              {"batched_microbatches", key.batched_microbatches},
               {"neighbours", key.neighbours.value_or(-1)},
               {"machine", machine_signature()},
               {"build", build_signature()}};
@@ -229,7 +229,7 @@ static RunProfileSpec spec_of(const ProfileKey& key, const Workload& workload) {
   spec.feed = feed_for_profile(workload);
   spec.neighbours =
       key.neighbours.value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8) - 1);
-  spec.batched_micros = key.batched_micros;
+  spec.batched_microbatches = key.batched_microbatches;
   return spec;
 }
 

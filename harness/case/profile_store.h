@@ -25,9 +25,9 @@ struct ProfileKey {
   std::int64_t micro_batch = 1;         // samples
   DeviceKind device = DeviceKind::cpu;  // cuda: each layer alone, on a GPU
   OptimizerSpec optimizer = {};         // its kind decides what a step takes
-  std::optional<int> neighbours = {};   // busy ranks beside the measured one; none: on all other cores
+  std::optional<int> neighbours = {};   // busy ranks next to the measured one; none: on all other cores
   std::string workload_digest = {};     // of a workload file (profile_workload.h)
-  int batched_micros = 0;               // micro-batches whose weight gradients are one product; 0: each by itself
+  int batched_microbatches = 0;         // micro-batches whose weight gradients are one product; 0: each by itself
 };
 // Everything that decides what is measured, the machine and the build included. One line of text.
 std::string to_text(const ProfileKey& key);

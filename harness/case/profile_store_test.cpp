@@ -162,7 +162,7 @@ TEST_F(ProfileStoreTest, CostsThatCannotBeReadLeaveTheStoreAsItWas) {
 TEST_F(ProfileStoreTest, ACaseThatFailsLeavesNothingInTheStore) {
   ProfileStore profiles(folder(), 3, kSteady);
   const ProfileKey of_no_device{.workload = "tiny", .micro_batch = 4, .device = DeviceKind::cuda};
-  if (cuda_refusal().empty()) GTEST_SKIP() << "a GPU can be measured here";
+  if (cuda_rejection().empty()) GTEST_SKIP() << "a GPU can be measured here";
   EXPECT_THROW(profiles.costs(of_no_device, find_workload("tiny"), false), std::exception);
   EXPECT_EQ(profiles.to_json(), Json::array());
   EXPECT_FALSE(fs::exists(profiles.file_of(of_no_device)));

@@ -114,7 +114,7 @@ TEST_F(ProfileWorkloadTest, TensorParallelVariantsAreOnlySimulated) {
   std::filesystem::remove(c.workload);
   change(2, "sharded", false);
   EXPECT_EQ(error_of([&] { prepare(c, test_profiles()); }),
-            "piper: the plan shares layers between devices, and a published profile has no layers to run; use the "
+            "piper: the plan uses tensor parallelism, and a published profile has no layers to run; use the "
             "virtual clock, or tensor_parallel=no");
   std::filesystem::remove(c.workload);
   std::filesystem::remove(file);

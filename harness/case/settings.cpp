@@ -240,7 +240,7 @@ std::vector<Setting> make_settings() {
       {.key = "tensor",
        .of_plan = true,
        .group = HelpGroup::parallelism,
-       .help = "Devices that share every layer: heads, widths and vocabulary are divided among them",
+       .help = "Tensor-parallel degree: devices among which heads, widths and vocabulary are divided",
        .value = integer(&RunCase::tensor, 1),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.tensor > 1; },

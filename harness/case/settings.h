@@ -73,7 +73,7 @@ Json to_json(const RunCase& c);
 // The name of the experiment in records: the digest of to_json() without what InDigest says to leave out.
 std::string digest_of(const RunCase& c);
 
-// The settings among a record's options beside the system's own, as texts.
+// A record's options that are settings of the case, not of the system, as texts.
 std::map<std::string, std::string> record_options(const RunCase& c);
 
 }  // namespace sluice

@@ -39,7 +39,7 @@ void require_sizes_possible(const Plan& pipeline, const System& system) {
     reject(system.name + " cuts sequences into chunks, which take micro-batches of one size",
            "set sequence_chunks=1, or leave microbatch_sizes out");
   for (const PlanStage& stage : pipeline.stages) {
-    if (stage.micros_per_op > 1) reject(system.name + " plans a stage that takes several micro-batches at once");
+    if (stage.microbatches_per_op > 1) reject(system.name + " plans a stage that takes several micro-batches at once");
     if (stage.tensor > 1) reject(system.name + " plans a tensor-parallel stage");
     if (!stage.variants.empty()) reject("the published profile has the variants of its layers at one size only");
   }

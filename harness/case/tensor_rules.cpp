@@ -8,16 +8,16 @@
 
 namespace sluice {
 
-void refuse_shared_and_sharded() {
+void reject_shared_and_sharded() {
   throw InputError("tensor", "sharding divides weights among replicas by itself", "leave tensor or sharding out");
 }
 
-void refuse_tensor(const RunCase& c, const System& system) {
+void reject_tensor(const RunCase& c, const System& system) {
   const std::string remedy = "leave tensor out";
   if (!system.synchronous)
     throw InputError("tensor", c.system + " updates without a flush; layers are shared by systems that have one",
                      remedy);
-  if (c.sharding != StageSharding::system && c.sharding != StageSharding::none) refuse_shared_and_sharded();
+  if (c.sharding != StageSharding::system && c.sharding != StageSharding::none) reject_shared_and_sharded();
   if (c.task == Task::inference) throw InputError("tensor", "inference runs with whole layers", remedy);
   if (c.optimizer.treats_matrices())
     throw InputError("tensor", choice_name(c.optimizer.kind) + " needs whole matrices, and tensor divides them",
@@ -26,20 +26,20 @@ void refuse_tensor(const RunCase& c, const System& system) {
     throw InputError("tensor", "a file of costs holds those of whole layers", "use analytic, calibrated or profile");
 }
 
-void refuse_word_slices(const RunCase& c, const Workload& workload) {
-  const auto refuse = [&](const std::string& setting, const std::string& found, const std::string& remedy) {
+void reject_word_slices(const RunCase& c, const Workload& workload) {
+  const auto reject = [&](const std::string& setting, const std::string& found, const std::string& remedy) {
     throw InputError(setting, c.system + " divides the words among all ranks, " + found, remedy);
   };
   if (workload.model.layers.empty())
-    refuse("workload", "and '" + c.workload + "' is a published profile, which has costs and no layers",
+    reject("workload", "and '" + c.workload + "' is a published profile, which has costs and no layers",
            "use a workload with layers");
-  if (c.tensor > 1) refuse("tensor", "which are then no tensor-parallel groups", "leave tensor out");
-  if (c.data_parallel > 1) refuse("data_parallel", "which are then one pipeline", "leave data_parallel out");
+  if (c.tensor > 1) reject("tensor", "which are then no tensor-parallel groups", "leave tensor out");
+  if (c.data_parallel > 1) reject("data_parallel", "which are then one pipeline", "leave data_parallel out");
   if (c.sharding != StageSharding::system && c.sharding != StageSharding::none)
-    refuse("sharding", "so that no stage has replicas", "leave sharding out");
-  if (c.task == Task::inference) refuse("task", "and inference runs with whole layers", "use another system");
+    reject("sharding", "so that no stage has replicas", "leave sharding out");
+  if (c.task == Task::inference) reject("task", "and inference runs with whole layers", "use another system");
   if (c.optimizer.treats_matrices())
-    refuse("optimizer.kind", "and " + choice_name(c.optimizer.kind) + " needs whole matrices",
+    reject("optimizer.kind", "and " + choice_name(c.optimizer.kind) + " needs whole matrices",
            "use an optimizer of single elements");
 }
 
@@ -67,7 +67,7 @@ int shared_degree(const RunCase& c, const Plan& plan, const ModelGraph& model) {
   const bool equal = std::ranges::all_of(plan.stages, [&](const PlanStage& s) { return s.tensor == degree; });
   if (degree == 1 || (c.clock != Clock::wall && (!equal || model.layers.empty()))) return 1;
   if (model.layers.empty())
-    throw InputError(c.system, "the plan shares layers between devices, and a published profile has no layers to run",
+    throw InputError(c.system, "the plan uses tensor parallelism, and a published profile has no layers to run",
                      "use the virtual clock, or tensor_parallel=no");
   if (c.tensor > 1) throw InputError("tensor", "the planner decides which layers are shared", "leave tensor out");
   return degree;

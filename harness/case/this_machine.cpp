@@ -41,7 +41,7 @@ Cluster this_machine(const RunCase& c) {
   cluster.name = kThisMachine;
   for (Device& device : cluster.devices) {
     device.name = "cpu thread";
-    // Shared by all ranks: it is the operating system that refuses, not the plan.
+    // Shared by all ranks: it is the operating system that rejects, not the plan.
     device.memory = Bytes(std::int64_t{1} << 50);
   }
   if (is_on_gpus(c))

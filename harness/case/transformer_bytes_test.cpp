@@ -1,4 +1,4 @@
-// Bytes of a GPT in mixed precision: what follows from its layers beside the formulas of Korthikanti et al. (Reducing
+// Bytes of a GPT in mixed precision: what follows from its layers against the formulas of Korthikanti et al. (Reducing
 // Activation Recomputation in Large Transformer Models, MLSys 2023), of Qi et al. (Zero Bubble Pipeline Parallelism,
 // ICLR 2024, Table 1) and of Narayanan et al. (SC 2021, equation 2). b samples, s tokens, hidden size h, a heads.
 //
@@ -140,7 +140,7 @@ TEST(TransformerBytes, ParametersAreTheFormulaWithAHeadOfItsOwnAndALastNorm) {
   }
 }
 
-// A stage of so many blocks between two others, trained with AdamW.
+// A stage of `blocks` blocks between two others, trained with AdamW.
 StageMemory stage_of_blocks(const GptSizes& g, int blocks, const Storage& storage) {
   const ModelGraph model = gpt("gpt", blocks + 2, g.h, g.a, g.s, kWords, 0.1);
   Plan plan{.stages = {}, .micro_batch = g.b};

@@ -1,4 +1,4 @@
-// Systems that divide words: what is refused and how, and what the virtual clock is told of the slices.
+// Systems that divide words: what is rejectd and how, and what the virtual clock is told of the slices.
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
@@ -79,19 +79,19 @@ TEST(WordSlicesCase, BalanceTheWeightsOfTheRanks) {
 }
 
 TEST(WordSlicesCase, NameWhatCannotGoWithThem) {
-  const auto refused = [](const Json& more) { return error_of([&] { prepared(more); }); };
+  const auto rejectd = [](const Json& more) { return error_of([&] { prepared(more); }); };
   EXPECT_EQ(
-      refused({{"tensor", 2}, {"cluster", "flat:8"}}),
+      rejectd({{"tensor", 2}, {"cluster", "flat:8"}}),
       "tensor: vocabulary_parallelism divides the words among all ranks, which are then no tensor-parallel groups; "
       "leave tensor out");
   EXPECT_EQ(
-      refused({{"data_parallel", 2}}),
+      rejectd({{"data_parallel", 2}}),
       "data_parallel: vocabulary_parallelism divides the words among all ranks, which are then one pipeline; leave "
       "data_parallel out");
-  EXPECT_EQ(refused({{"task", "inference"}}),
+  EXPECT_EQ(rejectd({{"task", "inference"}}),
             "task: vocabulary_parallelism divides the words among all ranks, and inference runs with whole layers; use "
             "another system");
-  EXPECT_EQ(refused({{"optimizer", {{"kind", "muon"}}}}),
+  EXPECT_EQ(rejectd({{"optimizer", {{"kind", "muon"}}}}),
             "optimizer.kind: vocabulary_parallelism divides the words among all ranks, and muon needs whole matrices; "
             "use an optimizer of single elements");
 }

@@ -15,10 +15,10 @@ namespace {
 
 // Fields that a claim has from its group unless it gives its own.
 constexpr const char* kInherited[] = {"kind",    "source",      "what",      "unit",        "tolerance",
-                                      "compare", "sure",        "direction", "differences", "reason",
+                                      "compare", "evidence",    "direction", "differences", "reason",
                                       "open",    "experiments", "published", "effect"};
 // Of these, what an order has.
-constexpr const char* kInheritedByOrder[] = {"kind", "source", "what", "unit", "sure", "differences"};
+constexpr const char* kInheritedByOrder[] = {"kind", "source", "what", "unit", "evidence", "differences"};
 
 template <class T>
 T choice(JsonReader& reader, const std::string& key, const std::vector<std::pair<std::string, T>>& choices) {
@@ -31,14 +31,14 @@ T choice(JsonReader& reader, const std::string& key, const std::vector<std::pair
   reader.fail(key, "unknown value '" + given + "'", suggestion(given, names));
 }
 
-Sureness read_sureness(JsonReader& reader) {
-  return choice<Sureness>(reader, "sure",
-                          {{"A", Sureness::a},
-                           {"B", Sureness::b},
-                           {"C", Sureness::c},
-                           {"remembered", Sureness::remembered},
-                           {"calibration", Sureness::calibration},
-                           {"derived", Sureness::derived}});
+Evidence read_evidence(JsonReader& reader) {
+  return choice<Evidence>(reader, "evidence",
+                          {{"A", Evidence::a},
+                           {"B", Evidence::b},
+                           {"C", Evidence::c},
+                           {"remembered", Evidence::remembered},
+                           {"calibration", Evidence::calibration},
+                           {"derived", Evidence::derived}});
 }
 
 Compare read_compare(JsonReader& reader) {
@@ -166,7 +166,7 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
   claim.source = reader.text("source");
   claim.what = reader.text("what");
   claim.unit = reader.text("unit", "");
-  claim.sure = read_sureness(reader);
+  claim.evidence = read_evidence(reader);
   claim.differences = reader.text("differences", "");
   claim.reason = reader.text("reason", "");
   if (reader.has("order")) {
@@ -327,19 +327,19 @@ std::string to_text(ClaimKind kind) {
   return "";
 }
 
-std::string to_text(Sureness sure) {
-  switch (sure) {
-    case Sureness::a:
+std::string to_text(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::a:
       return "A";
-    case Sureness::b:
+    case Evidence::b:
       return "B";
-    case Sureness::c:
+    case Evidence::c:
       return "C";
-    case Sureness::remembered:
+    case Evidence::remembered:
       return "remembered";
-    case Sureness::calibration:
+    case Evidence::calibration:
       return "calibration";
-    case Sureness::derived:
+    case Evidence::derived:
       return "derived";
   }
   return "";

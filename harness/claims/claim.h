@@ -1,10 +1,10 @@
 // Claims: figures that papers published, each with its source, how sure its reading is, the scenario that Sluice runs
-// to set a figure of its own beside it, and the tolerance within which it counts as reproduced.
+// for a figure of its own to compare, and the tolerance within which it counts as reproduced.
 // results/claims/PAPER.json holds a paper's, in groups that mostly are the tables of the paper:
 //
 //   {"title", "citation", "set_up", "groups": [
-//     {"name", "kind", "source", "sure", "what", "unit", "tolerance", "compare", "effect", "direction", "differences",
-//      "scenario", "claims": [{"name", "published", ...}]}]}
+//     {"name", "kind", "source", "evidence", "what", "unit", "tolerance", "compare", "effect", "direction",
+//      "differences", "scenario", "claims": [{"name", "published", ...}]}]}
 //
 // A claim has the fields of its group where it does not give its own; scenarios are merged field by field.
 // results/README.md explains the fields.
@@ -23,8 +23,8 @@ namespace sluice {
 // How sure the reading of a published figure is. Three kinds never count: remembered, from memory of the paper;
 // calibration, a figure that costs are fitted on, shown for what the fit leaves; derived, a figure that follows from
 // counted ones of the paper, as a throughput from the baseline's and their ratio.
-enum class Sureness { a, b, c, remembered, calibration, derived };
-inline bool counts(Sureness sure) { return sure < Sureness::remembered; }
+enum class Evidence { a, b, c, remembered, calibration, derived };
+inline bool counts(Evidence evidence) { return evidence < Evidence::remembered; }
 
 // What a claim is evidence of. Each kind is counted by itself.
 enum class ClaimKind {
@@ -83,7 +83,7 @@ struct Claim {
   std::string name, group;
   ClaimKind kind = ClaimKind::headline;
   std::string source, what, unit, differences;
-  Sureness sure = Sureness::a;
+  Evidence evidence = Evidence::a;
   Tolerance tolerance;
   Compare compare = Compare::equal;
   Effect effect = Effect::figure;
@@ -113,7 +113,7 @@ PaperClaims claims_from_json(const Json& json, const std::string& paper, const s
 PaperClaims read_claims(const std::filesystem::path& file);                   // throws InputError
 std::vector<std::string> listed_papers(const std::filesystem::path& folder);  // with claims, in order of name
 
-std::string to_text(Sureness sure);
+std::string to_text(Evidence evidence);
 std::string to_text(ClaimKind kind);  // "end to end"
 
 // The figure that the tolerance is relative to: the figure itself, or a ratio's gain.

@@ -1,4 +1,4 @@
-// The pages of results/claims: a paper's figures beside ours, and an index with the counts. They depend on the claims
+// The pages of results/claims: a paper's figures next to ours, and an index with the counts. They depend on the claims
 // and the stored outcomes alone, so a test can say whether a committed page is current.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Claims: what their reader takes and refuses, how figures are judged, and that the committed pages, outcomes and
+// Claims: what their reader takes and rejects, how figures are judged, and that the committed pages, outcomes and
 // claims belong together.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -24,7 +24,7 @@ const fs::path kClaims = SLUICE_SOURCE_DIR "/results/claims";
 Json one_claim() {
   return Json::parse(R"({
     "title": "A paper", "citation": "Somebody, 2020",
-    "groups": [{"name": "bubbles", "kind": "formula", "source": "Table 1", "sure": "A", "what": "bubble",
+    "groups": [{"name": "bubbles", "kind": "formula", "source": "Table 1", "evidence": "A", "what": "bubble",
                 "tolerance": {"absolute": 0.01, "reason": "two digits"},
                 "scenario": {"kind": "schedule", "system": "gpipe", "measure": "bubble"},
                 "claims": [{"name": "two", "published": 0.2, "scenario": {"ranks": 2, "microbatches": 4}},
@@ -125,7 +125,7 @@ void spoil(Json& document, const Json& value) {
   *places[*rc::gen::inRange<std::size_t>(0, places.size())] = value;
 }
 
-RC_GTEST_PROP(ClaimReaderFuzz, RefusesWhateverItCannotRunWithAnInputError, ()) {
+RC_GTEST_PROP(ClaimReaderFuzz, RejectsWhateverItCannotRunWithAnInputError, ()) {
   Json document = one_claim();
   document["groups"][0]["claims"][0]["open"].push_back({{"field", "/ranks"}, {"what", "ranks"}, {"values", {2, 4}}});
   const Json values[] = {nullptr, -1, 0, 1e300, "", "x", Json::array(), Json::object(), true, 2.5};
@@ -263,10 +263,10 @@ TEST(Verdicts, AReadingThatDecidesMakesAClaimNotComparable) {
 
 TEST(Verdicts, RememberedFittedAndDerivedFiguresNeverCount) {
   Json document = one_claim();
-  document["groups"][0]["claims"][0]["sure"] = "remembered";
-  document["groups"][0]["claims"][1]["sure"] = "calibration";
+  document["groups"][0]["claims"][0]["evidence"] = "remembered";
+  document["groups"][0]["claims"][1]["evidence"] = "calibration";
   document["groups"][0]["claims"].push_back(Json::parse(
-      R"({"name": "three", "published": 0.33, "sure": "derived", "scenario": {"ranks": 3, "microbatches": 4}})"));
+      R"({"name": "three", "published": 0.33, "evidence": "derived", "scenario": {"ranks": 3, "microbatches": 4}})"));
   const PaperClaims claims = claims_from_json(document, "paper", "paper.json");
   const Counts counts = count(claims.claims, run_claims(claims, test_profiles()));
   EXPECT_EQ(counts.figures, 3);
@@ -360,7 +360,7 @@ TEST_P(CommittedClaims, ExplainEveryFigureThatIsNotReproduced) {
   const PaperOutcomes paper = read_paper(kClaims, GetParam());
   for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
     const Outcome& outcome = paper.outcomes[i];
-    if (!counts(paper.claims.claims[i].sure) || outcome.value == ClaimVerdict::reproduced) continue;
+    if (!counts(paper.claims.claims[i].evidence) || outcome.value == ClaimVerdict::reproduced) continue;
     const bool varied = !outcome.open.empty() || !outcome.experiments.empty();
     const bool ran = outcome.ours.has_value();
     const bool is_order = paper.claims.claims[i].order.has_value();  // of figures that are explained themselves
@@ -382,7 +382,7 @@ TEST(CommittedIndex, NamesEveryHeadlineAndCountsEveryKindByItself) {
   Json& claims = document["groups"][0]["claims"];
   claims[0]["kind"] = "headline";
   document["groups"].push_back(Json::parse(R"({"name": "abstract", "kind": "headline", "source": "abstract",
-    "sure": "B", "what": "speed-up", "claims": [{"name": "largest", "published": 6.9, "reason": "no cluster"}]})"));
+    "evidence": "B", "what": "speed-up", "claims": [{"name": "largest", "published": 6.9, "reason": "no cluster"}]})"));
   PaperOutcomes paper{claims_from_json(document, "paper", "paper.json"), {}};
   paper.outcomes = run_claims(paper.claims, test_profiles());
   const std::string page = index_page(std::span(&paper, 1));

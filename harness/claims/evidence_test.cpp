@@ -44,7 +44,7 @@ std::vector<Json> members_of(const Json& scenario) {
 std::set<std::string> counted_twice(const PaperClaims& paper) {
   std::map<std::string, std::string> first;  // claims by their scenarios
   std::set<std::string> twice;
-  const auto counted = [](const Claim& claim) { return claim.scenario && counts(claim.sure); };
+  const auto counted = [](const Claim& claim) { return claim.scenario && counts(claim.evidence); };
   const auto name_of = [](const Claim& claim) { return claim.group + ", " + claim.name; };
   for (const Claim& claim : paper.claims)
     if (counted(claim) && !first.try_emplace(claim.scenario_json.dump(), name_of(claim)).second)
@@ -60,11 +60,11 @@ std::set<std::string> counted_twice(const PaperClaims& paper) {
 // Makespans of GPipe on 2 ranks with 4 and 8 micro-batches, and their ratio.
 Json makespans() {
   return Json::parse(R"({"title": "A paper", "citation": "Somebody, 2020", "groups": [
-    {"name": "times", "kind": "formula", "source": "Table 1", "sure": "A", "what": "makespan",
+    {"name": "times", "kind": "formula", "source": "Table 1", "evidence": "A", "what": "makespan",
      "scenario": {"kind": "schedule", "system": "gpipe", "ranks": 2, "measure": "makespan"},
      "claims": [{"name": "four", "published": 15, "scenario": {"microbatches": 4}},
                 {"name": "eight", "published": 27, "scenario": {"microbatches": 8}}]},
-    {"name": "ratios", "kind": "formula", "source": "Table 1", "sure": "A", "what": "ratio", "effect": "gain",
+    {"name": "ratios", "kind": "formula", "source": "Table 1", "evidence": "A", "what": "ratio", "effect": "gain",
      "claims": [{"name": "eight over four", "published": 1.8, "scenario": {"kind": "ratio",
        "both": {"kind": "schedule", "system": "gpipe", "ranks": 2, "measure": "makespan"},
        "numerator": {"microbatches": 8}, "denominator": {"microbatches": 4}}}]}]})");
@@ -77,7 +77,7 @@ std::set<std::string> counted_twice(const Json& document) {
 TEST(CountedTwice, IsARatioOfTwoFiguresThatCount) {
   Json document = makespans();
   EXPECT_EQ(counted_twice(document), std::set<std::string>{"ratios, eight over four"});
-  document["groups"][0]["claims"][1]["sure"] = "derived";
+  document["groups"][0]["claims"][1]["evidence"] = "derived";
   EXPECT_TRUE(counted_twice(document).empty());
 }
 
@@ -98,15 +98,15 @@ TEST(CommittedEvidence, DerivedFiguresFollowFromThoseThatCount) {
   for (const PaperClaims& paper : committed()) {
     std::set<std::string> counted, derivable;
     for (const Claim& claim : paper.claims)
-      if (claim.scenario && counts(claim.sure)) counted.insert(claim.scenario_json.dump());
+      if (claim.scenario && counts(claim.evidence)) counted.insert(claim.scenario_json.dump());
     for (const Claim& claim : paper.claims) {
-      if (!claim.scenario || !counts(claim.sure) || claim.scenario_json["kind"] != "ratio") continue;
+      if (!claim.scenario || !counts(claim.evidence) || claim.scenario_json["kind"] != "ratio") continue;
       const std::vector<Json> parts = members_of(claim.scenario_json);
       for (const int known : {0, 1})
         if (counted.contains(parts[known].dump())) derivable.insert(parts[1 - known].dump());
     }
     for (const Claim& claim : paper.claims) {
-      const bool follows = claim.sure != Sureness::derived || derivable.contains(claim.scenario_json.dump());
+      const bool follows = claim.evidence != Evidence::derived || derivable.contains(claim.scenario_json.dump());
       EXPECT_TRUE(follows) << paper.paper << ": " << claim.group << ", " << claim.name;
     }
   }

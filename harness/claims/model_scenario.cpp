@@ -34,7 +34,7 @@ struct ModelScenario {
   Device device;
   std::optional<Calibration> kernels;  // of the device's chip, at its own peak and memory bandwidth
   Link link;
-  Sends sends = Sends::beside;
+  Sends sends = Sends::overlapped;
   std::vector<int> balance;   // published layers of every stage
   bool best_balance = false;  // the sizes are left to the exact min-max cut by time
   std::int64_t micro_batch = 1;

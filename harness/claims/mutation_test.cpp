@@ -65,7 +65,7 @@ TEST(Mutations, OfAFormulaChangeItsArguments) {
 
 PaperOutcomes bubbles(double tolerance) {
   Json document = Json::parse(R"({"title": "A paper", "citation": "Somebody, 2020", "groups": [
-    {"name": "bubbles", "kind": "formula", "source": "Table 1", "sure": "A", "what": "bubble",
+    {"name": "bubbles", "kind": "formula", "source": "Table 1", "evidence": "A", "what": "bubble",
      "scenario": {"kind": "schedule", "system": "gpipe", "microbatches": 4, "measure": "bubble"},
      "claims": [{"name": "two", "published": 0.2, "scenario": {"ranks": 2}},
                 {"name": "three", "published": 0.3, "scenario": {"ranks": 3}},

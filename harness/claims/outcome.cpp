@@ -278,7 +278,7 @@ Counts count(std::span<const Claim> claims, std::span<const Outcome> outcomes, s
   for (std::size_t i = 0; i < claims.size(); ++i) {
     if (kind && claims[i].kind != *kind) continue;
     ++counts.figures;
-    if (!sluice::counts(claims[i].sure)) {
+    if (!sluice::counts(claims[i].evidence)) {
       ++counts.not_counted;
       continue;
     }

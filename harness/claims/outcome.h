@@ -58,7 +58,7 @@ std::string inverted_pairs(const Order& order, std::span<const double> published
 
 struct Counts {
   int figures = 0;      // all
-  int not_counted = 0;  // of them those that never count (Sureness): in none of the following
+  int not_counted = 0;  // of them those that never count (Evidence): in none of the following
   int not_comparable = 0, reproduced = 0, direction_only = 0, not_reproduced = 0;
   int checkable() const { return reproduced + direction_only + not_reproduced; }
 };

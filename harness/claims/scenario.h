@@ -1,4 +1,4 @@
-// A scenario: what Sluice computes to set a figure of its own beside a published one. It is read from JSON whole, so
+// A scenario: what Sluice computes for a figure to compare with a published one. It is read from JSON whole, so
 // that nothing of it can be wrong once it runs, and runs on the virtual clock. "kind" names one of:
 //   schedule     a system's order on a chain of stages: times and bytes are given
 //   model        a declared model, its parameters, or its training on a described cluster

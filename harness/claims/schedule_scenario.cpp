@@ -87,7 +87,7 @@ struct Ran {
     return count;
   }
   // Of a collective, on the rank that runs most of them.
-  double most_collectives(bool gathers) const {
+  double max_collectives(bool gathers) const {
     const Sharding sharding =
         given.system->sharding ? given.system->sharding(chain.problem, given.options) : Sharding{};
     std::size_t most = 0;
@@ -136,8 +136,8 @@ constexpr ScheduleMeasure kScheduleMeasures[] = {
     {"least_in_flight",
      [](const Ran& r) { return 1e9 - r.largest([](const RankPeak& p) { return 1e9 - p.in_flight; }); }},
     {"messages", [](const Ran& r) { return r.messages(); }},
-    {"gathers", [](const Ran& r) { return r.most_collectives(true); }},
-    {"reductions", [](const Ran& r) { return r.most_collectives(false); }},
+    {"gathers", [](const Ran& r) { return r.max_collectives(true); }},
+    {"reductions", [](const Ran& r) { return r.max_collectives(false); }},
     {"stages_held", [](const Ran& r) { return r.stages_held(); }},
     {"weight_copies", [](const Ran& r) { return r.weight_copies(); }},
     {"versions", [](const Ran& r) { return r.versions(); }},
@@ -169,8 +169,8 @@ StageMemory sum_of(std::int64_t times, const StageMemory& a, const StageMemory& 
           .weight_stash = times * a.weight_stash + b.weight_stash};
 }
 
-// Stages of a GPT with dropout, which keeps its scores, in 16 bit: so many blocks each; where "ends" is given, the
-// first and the last have so many, and the embedding and the head besides.
+// Stages of a GPT with dropout, which keeps its scores, in 16 bit: `blocks` blocks each; where "ends" is given, the
+// first and the last have that many, and the embedding and the head besides.
 StageBytes transformer_stages(JsonReader fields, std::int64_t micro_batch, const std::string& where) {
   const auto size = [&](const std::string& key, int least) {
     return fields.integer<std::int64_t>(key, least, 1'000'000);

@@ -1,7 +1,7 @@
 // Scenarios of kind "transformer": training a GPT in 16 bit with tensor, pipeline and data parallelism, as Megatron-LM
 // does. Fields: layers, hidden, heads, sequence, vocabulary, tensor, pipeline, data, chunks, micro_batch, batch,
-// recompute, measure; sends (beside or blocking, as of a cluster) and whole_messages (every tensor-parallel rank sends
-// the whole output of a stage, not its part); system and set, instead of 1F1B or, with chunks, interleaved 1F1B;
+// recompute, measure; sends (overlapped or blocking, as of a cluster) and whole_messages (every tensor-parallel rank
+// sends the whole output of a stage, not its part); system and set, instead of 1F1B or, with chunks, interleaved 1F1B;
 // balance (layers of every stage); rank (for measures of one); network and nvlink (bytes/s of a GPU's messages between
 // and inside nodes), nvlink_latency (seconds of a step of a ring); kernels, precision, attention, host_gap, blocking.
 //
@@ -46,7 +46,7 @@ struct TransformerScenario {
   double layers, hidden, heads, sequence, vocabulary, tensor, pipeline, data, chunks, micro_batch, batch;
   bool recompute;
   double network, nvlink, nvlink_latency;
-  Sends sends = Sends::beside;
+  Sends sends = Sends::overlapped;
   bool whole_messages = false;
   std::optional<Calibration> kernels;  // with the host's gap
   Storage storage;
@@ -268,7 +268,7 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   t.network = reader.above_zero_or("network", kNetwork, kMaxNumber);
   t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMaxNumber);
   t.nvlink_latency = reader.number_or("nvlink_latency", 0, 0, 1);
-  t.sends = choice_or(reader, "sends", Sends::beside);
+  t.sends = choice_or(reader, "sends", Sends::overlapped);
   t.whole_messages = reader.boolean("whole_messages", false);
   if (reader.has("kernels")) read_kernels(reader, t);
   read_stages(reader, t);

@@ -60,7 +60,7 @@ TimeSplit split_of(const EvaluatedPlan& e, int ranks) {
 
 // What the rank that lacks most memory needs and has.
 void fill_in_memory(Candidate& candidate, const EvaluatedPlan& e) {
-  candidate.refused = e.over;
+  candidate.rejectd = e.over;
   for (std::size_t r = 0; r < e.memory.size(); ++r) {
     const Bytes needed = e.memory[r].peak.total(), available = e.p.cluster.devices[e.p.ranks.devices[r].index()].memory;
     if (r == 0 || needed - available > candidate.needed - candidate.available)
@@ -119,7 +119,7 @@ void fill_in(Candidate& candidate, ProfileStore& profiles) {
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
     for (const int updates : staleness_of(e.program)) candidate.staleness = std::max(candidate.staleness, updates);
   } catch (const InputError& error) {
-    candidate.refused = error.what();
+    candidate.rejectd = error.what();
   }
 }
 
@@ -207,7 +207,7 @@ std::vector<int> microbatch_counts(const AdviceRequest& request, int ranks, std:
   return result;
 }
 
-// Degrees of shared layers to try: as given; else the usual ones that divide the ranks and the workload's layers.
+// Tensor-parallel degrees to try: as given; else the powers of two that divide the ranks and the workload's layers.
 std::vector<int> tensor_degrees(const AdviceRequest& request, const RunCase& c, const Workload& workload) {
   std::vector<int> degrees;
   for (const int degree : request.tensor.empty() ? std::vector<int>{1, 2, 4, 8} : request.tensor) {
@@ -339,7 +339,7 @@ static void fastest_first(std::vector<Candidate>& candidates) {
 }
 
 // Sets the stages of the candidates to those of the tried pipelines on which 1F1B is fastest, and leaves out what has
-// another number of pipelines or of devices that share layers. Returns what they are. Throws InputError where no system
+// another number of pipelines or tensor-parallel degree. Returns what they are. Throws InputError where no system
 // has such a plan.
 static std::string take_same_plan(const std::vector<Candidate>& tried, Scoring& scoring,
                                   std::vector<Candidate>& candidates) {
@@ -471,7 +471,7 @@ std::string options_text(const Candidate& candidate) {
 }
 
 std::string why_slower(const Candidate& loser, const Candidate& winner) {
-  if (!loser.fits()) return loser.refused;
+  if (!loser.fits()) return loser.rejectd;
   if (tied(loser, winner)) return "tie";
   struct Part {
     const char* what;
@@ -509,9 +509,9 @@ std::string plan_line(const Candidate& candidate) {
 }
 
 std::string run_line(const Candidate& candidate) {
-  constexpr int least_steps = 12;  // the first ones are warm-up
+  constexpr int min_steps = 12;  // the first ones are warm-up
   Json values = candidate.entry.values;
-  values["steps"] = std::max(least_steps, candidate.updates);
+  values["steps"] = std::max(min_steps, candidate.updates);
   return "sluice run " + flags_text(values, [](const Setting&) { return true; });
 }
 

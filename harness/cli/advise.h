@@ -22,7 +22,7 @@ struct AdviceRequest {
 
 // Where the time of an update goes, seconds: their sum is the update.
 struct TimeSplit {
-  double computing = 0;  // mean over the devices that the system was given; with the sums of shared layers
+  double computing = 0;  // mean over the devices that the system was given; with tensor-parallel sums
   double idle = 0;       // how much less that would be on more devices: those that the plan leaves out
   double uneven = 0;     // how much more the busiest rank computes than the mean of those that the plan uses
   double waiting = 0;    // of the busiest rank for others: the pipe fills, drains, and orders bind; without messages
@@ -53,13 +53,13 @@ struct Candidate {
   int updates = 1;                  // of the simulation
   int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
   TimeSplit split;
-  std::string refused;  // why it has no plan, or does not fit; "" if it has one that fits
+  std::string rejectd;  // why it has no plan, or does not fit; "" if it has one that fits
   AdviceKind kind() const;
-  bool fits() const { return refused.empty(); }
+  bool fits() const { return rejectd.empty(); }
 };
 
 struct Advice {
-  std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were refused
+  std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were rejectd
   // Systems of which the time was over before any candidate was tried, and before all of them were.
   std::vector<std::string> untried, searched_in_part;
   // With same_plan: "2 pipelines of 4 stages, which begin with layers 0,7,15,22: the cut of gpipe, one_f_one_b".

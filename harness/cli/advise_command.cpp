@@ -35,7 +35,7 @@ int microbatches_of(const Candidate& c) {
 
 // "tie: its plan is data parallelism".
 std::string remark_of(const Candidate& c, const Candidate& fastest) {
-  if (!c.fits()) return c.refused;
+  if (!c.fits()) return c.rejectd;
   const std::string why = &c == &fastest ? "" : why_slower(c, fastest), kind = plan_kind(c);
   return why + (why.empty() || kind.empty() ? "" : ": ") + kind;
 }
@@ -113,15 +113,15 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
             {"uneven_ranks", c.split.uneven},
             {"waiting", c.split.waiting},
             {"messages", c.split.messages}}},
-          {"refused", c.fits() ? Json(nullptr) : Json(c.refused)},
-          {"why", rows.empty() ? c.refused : remark_of(c, fastest_of(rows))},
+          {"rejectd", c.fits() ? Json(nullptr) : Json(c.rejectd)},
+          {"why", rows.empty() ? c.rejectd : remark_of(c, fastest_of(rows))},
           {"plan", plan_line(c)},
           {"run", run_line(c)}};
 }
 
 // A line for each system without a candidate that fits: how much memory the one that lacks least of it needs, or why
 // it has no plan.
-void print_refused(const Advice& advice) {
+void print_rejectd(const Advice& advice) {
   std::map<std::string, const Candidate*> nearest;
   const auto lacks = [](const Candidate& c) { return c.needed - c.available; };  // above 0: it is too large
   for (const Candidate& c : advice.candidates) {
@@ -135,7 +135,7 @@ void print_refused(const Advice& advice) {
       fmt::print("does not fit: {} needs at least {} on a device that has {}\n", name, to_text(c->needed),
                  to_text(c->available));
     } else {
-      fmt::print("no plan: {}{}\n", c->refused.starts_with(name + ": ") ? "" : name + ": ", visible(c->refused));
+      fmt::print("no plan: {}{}\n", c->rejectd.starts_with(name + ": ") ? "" : name + ": ", visible(c->rejectd));
     }
   }
 }
@@ -146,12 +146,12 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
   if (std::ranges::any_of(rows, &AdviceRow::shared))
     fmt::print("places shared within {}\n", model_error_text(model_error(rows.front().best->cost_source)));
   fmt::print(
-      "{} candidates; d: data-parallel pipelines; t: devices that share every layer; in brackets, the same of the "
+      "{} candidates; d: data-parallel pipelines; t: tensor-parallel degree; in brackets, the same of the "
       "fastest row\n\n",
       advice.candidates.size());
   for (const Assumption& a : assumptions) fmt::print("{:<14} {}\n", a.about + ":", a.text);
   fmt::print("\n");
-  print_refused(advice);
+  print_rejectd(advice);
   fmt::print("{}", out_of_time(advice, seconds));
 }
 
@@ -193,7 +193,7 @@ int advise_command(const AdviseArguments& a) {
   const Candidate* winner = first.empty() ? nullptr : first.front().best;
   if (!winner && !a.json) {
     if (advice.candidates.empty()) throw InputError("--seconds", "nothing was searched in that time", "give more");
-    print_refused(advice);
+    print_rejectd(advice);
     fmt::print("{}", out_of_time(advice, a.seconds));
     throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
   }

@@ -149,7 +149,7 @@ std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
   const std::vector<std::string> names = names_of_systems(flags.values.at("system"));
   std::vector<const System*> systems;
   for (const std::string& name : names) systems.push_back(&find_system(name, "--system"));
-  if (systems.size() > 1) refuse_undeclared(systems, given);
+  if (systems.size() > 1) reject_undeclared(systems, given);
   std::vector<Entry> entries;
   for (std::size_t k = 0; k < names.size(); ++k) {
     entry.values["system"] = names[k];

@@ -134,7 +134,7 @@ class RankNodes {
   std::vector<std::uint64_t> reached_;                   // the last op, and the messages received since
   std::map<StageId, std::uint64_t> gathers_, scatters_;  // the last of every stage
   bool has_engine_ = false;
-  std::uint64_t engine_ = 0;  // the last collective beside the ops: a rank has one at a time
+  std::uint64_t engine_ = 0;  // the last collective that overlaps the ops: a rank has one at a time
   double seconds_ = 0;        // of the ops so far
   std::uint64_t micros_ = 0;
   std::vector<ChakraNode> nodes_;

@@ -4,7 +4,7 @@
 // ASTRA-sim's (astra-sim/workload/Workload.cc) read.
 //
 // A simulator that replays the durations and moves the bytes does what the virtual clock does: a rank runs its ops one
-// after the other, a send leaves it free, a receive waits, gathers and reduce-scatters of sharded weights run beside
+// after the other, a send leaves it free, a receive waits, gathers and reduce-scatters of sharded weights overlap
 // the ops. All of that is said by data_deps, which feeders resolve unless told otherwise; ctrl_deps are empty.
 #pragma once
 

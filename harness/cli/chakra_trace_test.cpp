@@ -217,13 +217,13 @@ TEST_F(ExportTracesTest, WritesAFileForEveryRankAndTheirGroups) {
   EXPECT_EQ(Json::parse(content(at("t.groups.json"))), Json({{"1", Json::array({0, 1})}}));
 }
 
-TEST_F(ExportTracesTest, RefusalsSayWhatIsMissing) {
-  refuses({"export", "--format", "chakra", "-w", "vgg16"}, {"--system"});
-  refuses({"export", "--format", "chakra", "-s", "1f1b", "-w", "vgg16"}, {"--out", "PREFIX.0.et"});
-  refuses({"export", "runs.jsonl", "--format", "chakra"}, {"not of records", "runs.jsonl"});
-  refuses({"export", "runs.jsonl", "--system", "1f1b"}, {"--system", "--format chakra"});
-  refuses({"export"}, {"no file of records"});
-  refuses({"export", "--format", "chakra", "-s", "1f1b", "-w", "vgg16", "-o", "none/t"}, {"none/t.0.et"});
+TEST_F(ExportTracesTest, RejectionsSayWhatIsMissing) {
+  rejects({"export", "--format", "chakra", "-w", "vgg16"}, {"--system"});
+  rejects({"export", "--format", "chakra", "-s", "1f1b", "-w", "vgg16"}, {"--out", "PREFIX.0.et"});
+  rejects({"export", "runs.jsonl", "--format", "chakra"}, {"not of records", "runs.jsonl"});
+  rejects({"export", "runs.jsonl", "--system", "1f1b"}, {"--system", "--format chakra"});
+  rejects({"export"}, {"no file of records"});
+  rejects({"export", "--format", "chakra", "-s", "1f1b", "-w", "vgg16", "-o", "none/t"}, {"none/t.0.et"});
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace sluice {
 
 struct CheckOutcome {
   bool holds = false;
-  std::string text;  // every fault with its drawing, refusals with what they say, notes, a line of counts
+  std::string text;  // every fault with its drawing, rejections with what they say, notes, a line of counts
 };
 
 // seconds: for one problem, after which its loop is taken to be endless. Throws RunError where no process can be made.

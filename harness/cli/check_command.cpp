@@ -35,16 +35,16 @@ std::string text_of(const System& system, const ContractReport& report) {
       begin = end + 1;
     }
   }
-  for (const auto& [refusal, problem] : report.refusals)
-    text += "refuses " + problem + " (and others): " + refusal + "\n";
+  for (const auto& [rejection, problem] : report.rejections)
+    text += "rejects " + problem + " (and others): " + rejection + "\n";
   text += report.needs_buffered_sends.empty()
               ? "messages end also where a send waits for its receive, in the executor's order, too\n"
               : "messages end also where a send waits for its receive, but not in the executor's order, which needs "
                 "buffered sends: at " +
                     report.needs_buffered_sends + "\n";
   for (const std::string& note : report.notes) text += "note: " + note + "\n";
-  return text + fmt::format("{}: {}, {} taken, {} refused\n", system.name, counted(report.faults.size(), "fault"),
-                            counted(static_cast<std::size_t>(report.taken), "problem"), report.refused);
+  return text + fmt::format("{}: {}, {} taken, {} rejectd\n", system.name, counted(report.faults.size(), "fault"),
+                            counted(static_cast<std::size_t>(report.taken), "problem"), report.rejectd);
 }
 
 void send(int pipe, char kind, const std::string& text) {

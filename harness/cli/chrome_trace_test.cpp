@@ -88,17 +88,17 @@ TEST_F(PerfettoTrace, APageHoldsOpsWithTheirMessages) {
   EXPECT_EQ(page.find("/*DATA*/"), std::string::npos);
   EXPECT_EQ(sluice({"schedule", "-s", "gpipe", "-n", "2", "-m", "1", "--html", "p.html"}).code, 0);  // its own
   put("other.html", "<!DOCTYPE html>");
-  refuses({"plan", "-s", "gpipe", "-w", "tiny", "-c", "flat:2", "--html", "other.html"}, {"other.html"});
-  refuses({"schedule", "-s", "gpipe", "-n", "8", "-m", "20000", "--html", "p.html"}, {"--html", "a page has at most"});
+  rejects({"plan", "-s", "gpipe", "-w", "tiny", "-c", "flat:2", "--html", "other.html"}, {"other.html"});
+  rejects({"schedule", "-s", "gpipe", "-n", "8", "-m", "20000", "--html", "p.html"}, {"--html", "a page has at most"});
 }
 
 TEST_F(PerfettoTrace, IsOfOneCaseAndReplacesNoOtherFile) {
   put("notes.txt", "mine");
-  refuses({"plan", "-s", "gpipe", "-w", "tiny", "-c", "flat:2", "--trace", "notes.txt"}, {"notes.txt"});
+  rejects({"plan", "-s", "gpipe", "-w", "tiny", "-c", "flat:2", "--trace", "notes.txt"}, {"notes.txt"});
   EXPECT_EQ(content(at("notes.txt")), "mine");
-  refuses({"plan", "-s", "gpipe,1f1b", "-w", "tiny", "-c", "flat:2", "--trace", "t.json"},
+  rejects({"plan", "-s", "gpipe,1f1b", "-w", "tiny", "-c", "flat:2", "--trace", "t.json"},
           {"--trace", "is of one plan"});
-  refuses({"run", "-s", "gpipe,1f1b", "-w", "tiny", "-c", "flat:2", "--clock", "virtual", "--no-train", "--out",
+  rejects({"run", "-s", "gpipe,1f1b", "-w", "tiny", "-c", "flat:2", "--clock", "virtual", "--no-train", "--out",
            "a.jsonl", "--trace", "t.json"},
           {"--trace", "is of one case"});
 }

@@ -57,7 +57,7 @@ TEST_F(Cli, AWorkloadThatIsAFileTrainsOnBothClocksAlike) {
   }
   EXPECT_EQ(found[1]["curve"].back()["loss"], found[3]["curve"].back()["loss"]);
   EXPECT_NEAR(found[0]["curve"].back()["loss"].get<double>(), found[1]["curve"].back()["loss"].get<double>(), 1e-5);
-  const Finished profiled = sluice({"profile", "--workload", file, "--beside", "0"});
+  const Finished profiled = sluice({"profile", "--workload", file, "--neighbours", "0"});
   EXPECT_EQ(profiled.code, 0) << profiled.err;
   EXPECT_NE(profiled.out.find("\"embed\""), std::string::npos);
 }

@@ -101,7 +101,7 @@ class Cli : public ::testing::Test {
     for (const std::string& text : texts)
       EXPECT_NE(all.back().find(text), std::string::npos) << all.back() << "\nlacks " << text;
   }
-  void refuses(const Arguments& arguments, const std::vector<std::string>& texts,
+  void rejects(const Arguments& arguments, const std::vector<std::string>& texts,
                const Variables& variables = {}) const {
     SCOPED_TRACE(::testing::PrintToString(arguments));
     const Finished f = sluice(arguments, variables);

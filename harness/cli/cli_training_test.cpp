@@ -13,7 +13,7 @@ TEST_F(Cli, HelpOfEveryCommandNamesItsFlags) {
       {"schedule",
        {"--system", "--ranks", "--microbatches", "--chunks", "--costs", "--set", "--json", "--text", "--trace"}},
       {"verify", {"--cases", "--tolerance", "--json"}},
-      {"profile", {"--workload", "--device", "--beside", "--co-run", "--published", "--out"}},
+      {"profile", {"--workload", "--device", "--neighbours", "--co-run", "--published", "--out"}},
       {"validate", {"--filter", "--quick", "--rounds", "--records", "--chart", "--out", "--json"}},
       {"run",
        {"--system", "--workload", "--clock", "--transport", "--device", "--ranks", "--out", "--resume", "--shard",
@@ -82,11 +82,11 @@ TEST_F(Cli, ScheduleKnowsTheStagesOfARank) {
   // Micro-batches of one replica of the whole model; a pair of ops is one step.
   EXPECT_EQ(schedule("fsdp", {})["ops"]["1"], (Json{"0F4", "0B4", "0F5", "0B5", "0F6", "0B6", "0F7", "0B7"}));
   EXPECT_EQ(schedule("dualpipe", {})["ops"]["0"], (Json{"0F0", "1F2", "0F1", "1B2", "(1F3;0B0)", "1B3", "0I1", "0W1"}));
-  refuses({"schedule", "--system", "gpipe", "--chunks", "2"}, {"--chunks", "gpipe places 1 stage on a rank"});
-  refuses({"schedule", "--system", "gpipe", "--chunks", "0"}, {"--chunks", "out of range"});
-  refuses({"schedule", "--system", "zeropp", "--chunks", "2", "--set", "chunks=3"},
+  rejects({"schedule", "--system", "gpipe", "--chunks", "2"}, {"--chunks", "gpipe places 1 stage on a rank"});
+  rejects({"schedule", "--system", "gpipe", "--chunks", "0"}, {"--chunks", "out of range"});
+  rejects({"schedule", "--system", "zeropp", "--chunks", "2", "--set", "chunks=3"},
           {"--chunks", "is 2, but chunks=3 is set"});
-  refuses({"schedule", "--system", "gpipe", "--microbatches", "9999999"}, {"--microbatches"});
+  rejects({"schedule", "--system", "gpipe", "--microbatches", "9999999"}, {"--microbatches"});
 }
 
 TEST_F(Cli, ScheduleDrawsAGridThatFitsATerminal) {
@@ -153,60 +153,60 @@ TEST_F(Cli, VerifyIsOneJsonDocument) {
 }
 
 TEST_F(Cli, UnknownNamesAreSuggested) {
-  refuses({"rum"}, {"unknown command 'rum'", "did you mean 'run'?"});
-  refuses({"--hepl"}, {"unknown flag '--hepl'"});
-  refuses({}, {"no command"});
-  refuses({"schedule", "--system", "gpipe", "--rank", "3"},
+  rejects({"rum"}, {"unknown command 'rum'", "did you mean 'run'?"});
+  rejects({"--hepl"}, {"unknown flag '--hepl'"});
+  rejects({}, {"no command"});
+  rejects({"schedule", "--system", "gpipe", "--rank", "3"},
           {"schedule: unknown flag '--rank'", "did you mean '--ranks'?"});
-  refuses({"schedule"}, {"schedule: --system is missing"});
-  refuses({"list", "sytems"}, {"did you mean 'systems'?"});
-  refuses({"schedule", "--system", "gpip"}, {"did you mean 'gpipe'?"});
-  refuses({"schedule", "--system", "gpipe", "--set", "bakward=lifo"}, {"did you mean 'backward'?"});
-  refuses({"schedule", "--system", "gpipe", "--set", "backward"}, {"is not key=value"});
-  refuses({"plan", "--system", "gpipe", "--workload", "tinny"}, {"did you mean 'tiny'?"});
-  refuses({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", "flatt:4"}, {"did you mean 'flat:4'?"});
-  refuses({"run", "--system", "gpip", "--workload", "tiny"}, {"--system", "did you mean 'gpipe'?"});
-  refuses({"run", "quik"}, {"no such sweep", "did you mean 'quick'?"});
+  rejects({"schedule"}, {"schedule: --system is missing"});
+  rejects({"list", "sytems"}, {"did you mean 'systems'?"});
+  rejects({"schedule", "--system", "gpip"}, {"did you mean 'gpipe'?"});
+  rejects({"schedule", "--system", "gpipe", "--set", "bakward=lifo"}, {"did you mean 'backward'?"});
+  rejects({"schedule", "--system", "gpipe", "--set", "backward"}, {"is not key=value"});
+  rejects({"plan", "--system", "gpipe", "--workload", "tinny"}, {"did you mean 'tiny'?"});
+  rejects({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", "flatt:4"}, {"did you mean 'flat:4'?"});
+  rejects({"run", "--system", "gpip", "--workload", "tiny"}, {"--system", "did you mean 'gpipe'?"});
+  rejects({"run", "quik"}, {"no such sweep", "did you mean 'quick'?"});
 }
 
 TEST_F(Cli, NumbersThatAreNone) {
   for (const char* ranks : {"0", "-1"}) {
-    refuses({"schedule", "--system", "gpipe", "--ranks", ranks}, {"--ranks"});
-    refuses({"run", "--system", "gpipe", "--workload", "tiny", "--ranks", ranks}, {"--ranks", "must be at least 1"});
+    rejects({"schedule", "--system", "gpipe", "--ranks", ranks}, {"--ranks"});
+    rejects({"run", "--system", "gpipe", "--workload", "tiny", "--ranks", ranks}, {"--ranks", "must be at least 1"});
   }
-  refuses({"schedule", "--system", "gpipe", "--ranks", "two"}, {"--ranks", "two"});
-  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--ranks", "two"}, {"--ranks", "two"});
-  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--timeout", "soon"}, {"--timeout:"});
-  refuses({"run", sweep(1, 4), "--seed", "one"}, {"--seed", "one"});
-  refuses({"run", sweep(1, 4), "--inject-failure", "1:3x"}, {"1:3x"});
-  refuses({"run", sweep(1, 4), "--inject-failure", "7:3"}, {"no case has a rank 7"});
-  refuses({"run", sweep(1, 4), "--shard", "2/2"}, {"--shard"});
-  refuses({"run", sweep(1, 4), "--ranks", "3"}, {"--ranks", "goes with a single case"});
-  refuses({"run", sweep(1, 4), "--set", "backward=fifo"}, {"--set", "goes with a single case"});
+  rejects({"schedule", "--system", "gpipe", "--ranks", "two"}, {"--ranks", "two"});
+  rejects({"run", "--system", "gpipe", "--workload", "tiny", "--ranks", "two"}, {"--ranks", "two"});
+  rejects({"run", "--system", "gpipe", "--workload", "tiny", "--timeout", "soon"}, {"--timeout:"});
+  rejects({"run", sweep(1, 4), "--seed", "one"}, {"--seed", "one"});
+  rejects({"run", sweep(1, 4), "--inject-failure", "1:3x"}, {"1:3x"});
+  rejects({"run", sweep(1, 4), "--inject-failure", "7:3"}, {"no case has a rank 7"});
+  rejects({"run", sweep(1, 4), "--shard", "2/2"}, {"--shard"});
+  rejects({"run", sweep(1, 4), "--ranks", "3"}, {"--ranks", "goes with a single case"});
+  rejects({"run", sweep(1, 4), "--set", "backward=fifo"}, {"--set", "goes with a single case"});
 }
 
 TEST_F(Cli, PlansThatCannotBe) {
-  refuses({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", "flat:40"}, {"40 stages", "use at most"});
-  refuses({"plan", "--system", "gpipe", "--workload", "vgg16", "--cluster", "flat:2,memory=1MiB"},
+  rejects({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", "flat:40"}, {"40 stages", "use at most"});
+  rejects({"plan", "--system", "gpipe", "--workload", "vgg16", "--cluster", "flat:2,memory=1MiB"},
           {"needs", "has 1 MiB", "more memory"});
   const std::string apart = put("apart.json", R"({"name": "apart", "devices": [{"count": 2}]})");
-  refuses({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", apart}, {"no path between devices 0 and 1"});
+  rejects({"plan", "--system", "gpipe", "--workload", "tiny", "--cluster", apart}, {"no path between devices 0 and 1"});
   const std::string cyclic = put("cyclic.json", R"({"schema": "sluice/cost_graph/1", "model": "m",
     "source": "profile", "device": "d", "micro_batch": 8, "layers": [
     {"name": "a", "inputs": [1], "forward": 1, "input_gradient": 1, "weight_gradient": 1,
      "update": 0, "parameters": 4, "output": 4},
     {"name": "b", "inputs": [0], "forward": 1, "input_gradient": 1, "weight_gradient": 1,
      "update": 0, "parameters": 4, "output": 4}]})");
-  refuses({"plan", "--system", "gpipe", "--workload", "tiny", "--costs", cyclic},
+  rejects({"plan", "--system", "gpipe", "--workload", "tiny", "--costs", cyclic},
           {"/layers/0/inputs", "must name earlier layers"});
 }
 
 TEST_F(Cli, OutputsThatCannotBeWritten) {
   const auto to = [&](const std::string& out) { return Arguments{"run", sweep(1, 4), "--out", out}; };
-  refuses(to(folder_), {folder_, "is a folder"});
-  refuses(to(put("file", "x") + "/r.jsonl"), {at("file")});
-  refuses(to("/proc/nowhere/r.jsonl"), {"/proc/nowhere"});
-  refuses({"schedule", "--system", "gpipe", "--trace", at("no/t.json")}, {"cannot be written"});
+  rejects(to(folder_), {folder_, "is a folder"});
+  rejects(to(put("file", "x") + "/r.jsonl"), {at("file")});
+  rejects(to("/proc/nowhere/r.jsonl"), {"/proc/nowhere"});
+  rejects({"schedule", "--system", "gpipe", "--trace", at("no/t.json")}, {"cannot be written"});
 }
 
 TEST_F(Cli, AFullDiskIsAnError) {
@@ -216,12 +216,12 @@ TEST_F(Cli, AFullDiskIsAnError) {
 }
 
 TEST_F(Cli, SweepFilesThatCannotBeRead) {
-  refuses({"run", at("no.json")}, {at("no.json"), "no such file"});
-  refuses({"run", "no_such_sweep"}, {"no_such_sweep", "sluice list sweeps"});
-  refuses({"run", put("broken.json", "{\n\"grid\": [\n{]}")}, {at("broken.json") + ":3:"});
-  refuses({"run", put("empty.json", R"({"grid": []})")}, {"/grid"});
-  refuses({"compare", at("no.jsonl")}, {"no such file"});
-  refuses({"compare", put("none.jsonl", "")}, {"holds no record"});
+  rejects({"run", at("no.json")}, {at("no.json"), "no such file"});
+  rejects({"run", "no_such_sweep"}, {"no_such_sweep", "sluice list sweeps"});
+  rejects({"run", put("broken.json", "{\n\"grid\": [\n{]}")}, {at("broken.json") + ":3:"});
+  rejects({"run", put("empty.json", R"({"grid": []})")}, {"/grid"});
+  rejects({"compare", at("no.jsonl")}, {"no such file"});
+  rejects({"compare", put("none.jsonl", "")}, {"holds no record"});
 }
 
 TEST_F(Cli, CoRunsTakeWhatIsTheirsOnly) {
@@ -231,12 +231,12 @@ TEST_F(Cli, CoRunsTakeWhatIsTheirsOnly) {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  refuses(with({"--published", at("p.csv")}), {"--published", "give --co-run"});
-  refuses(with({"--seconds", "2"}), {"--seconds", "is for --co-run"});
-  refuses(with({"--co-run", "--beside", "0"}), {"--beside", "leave it out"});
-  refuses(with({"--co-run", "--seconds", "0"}), {"--seconds", "above 0"});
-  refuses(with({"--co-run", "--device", "cuda"}), {"--co-run", "CPU"});
-  refuses(with({"--co-run", "--published", put("p.csv", "h\na,b\n")}), {at("p.csv"), "6 fields"});
+  rejects(with({"--published", at("p.csv")}), {"--published", "give --co-run"});
+  rejects(with({"--seconds", "2"}), {"--seconds", "is for --co-run"});
+  rejects(with({"--co-run", "--neighbours", "0"}), {"--neighbours", "leave it out"});
+  rejects(with({"--co-run", "--seconds", "0"}), {"--seconds", "above 0"});
+  rejects(with({"--co-run", "--device", "cuda"}), {"--co-run", "CPU"});
+  rejects(with({"--co-run", "--published", put("p.csv", "h\na,b\n")}), {at("p.csv"), "6 fields"});
 }
 
 // LD_TRACE_LOADED_OBJECTS: the loader lists the libraries instead of starting the program.
@@ -253,18 +253,17 @@ TEST_F(Cli, AProgramWithoutItsTrainingLibraryStillPlansAndSaysWhatTrainingNeeds)
   };
   EXPECT_EQ(run("plan --system gpipe --workload vgg16 --cluster flat:4"), 0) << content(at("err"));
   EXPECT_EQ(run("profile --workload tiny"), 2);
-  EXPECT_NE(content(at("err")).find("training needs libsluice_training.so, which cannot be opened"),
-            std::string::npos)
+  EXPECT_NE(content(at("err")).find("training needs libsluice_training.so, which cannot be opened"), std::string::npos)
       << content(at("err"));
 }
 
 TEST_F(Cli, AGpuThatIsNotThereIsOneClearError) {
   if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is a GPU";
-  // Either sluice-cuda stands beside the program and finds none, or the program says what to build.
-  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--device", "cuda"}, {"--device cuda", "CUDA"});
-  refuses({"run", "gpu"}, {"--device cuda", "CUDA"});
-  refuses({"profile", "--workload", "tiny", "--device", "cuda"}, {"--device cuda", "CUDA"});
-  refuses({"run", "--system", "gpipe", "--workload", "tiny", "--transport", "nccl"},
+  // Either sluice-cuda is in the program's folder and finds none, or the program says what to build.
+  rejects({"run", "--system", "gpipe", "--workload", "tiny", "--device", "cuda"}, {"--device cuda", "CUDA"});
+  rejects({"run", "gpu"}, {"--device cuda", "CUDA"});
+  rejects({"profile", "--workload", "tiny", "--device", "cuda"}, {"--device cuda", "CUDA"});
+  rejects({"run", "--system", "gpipe", "--workload", "tiny", "--transport", "nccl"},
           {"nccl connects GPUs", "--device cuda"});
   // What a sweep for GPUs would run can be listed anywhere.
   EXPECT_EQ(sluice({"run", "gpu", "--dry-run"}).code, 0);
@@ -317,7 +316,7 @@ TEST_F(Cli, ExportIsATable) {
   EXPECT_EQ(lines(f.out).size(), 3u);
   EXPECT_EQ(widths.size(), 1u);
   EXPECT_GT(*widths.begin(), 5);
-  refuses({"export", out, "--format", "cvs"}, {"--format", "csv"});
+  rejects({"export", out, "--format", "cvs"}, {"--format", "csv"});
 }
 
 TEST_F(Cli, RecordsFitTheSchema) {
@@ -349,10 +348,10 @@ TEST_F(Cli, NewBaselineIsOneFileWithAPlainName) {
   const Variables home = {{"SLUICE_HOME", folder_}};
   EXPECT_EQ(sluice({"new", "baseline", "my_system2"}, home).code, 0);
   EXPECT_NE(content(at("baselines/my_system2.cpp")).find("const System my_system2 = {"), std::string::npos);
-  refuses({"new", "baseline", "my_system2"}, {"exists already"}, home);
+  rejects({"new", "baseline", "my_system2"}, {"exists already"}, home);
   for (const char* name : {"Bad", "2nd", "a-b", "../x", "", "class", "my_test", "gpipe", "dp"})
-    refuses({"new", "baseline", name}, {"new: "}, home);
-  refuses({"new", "basline", "x"}, {"did you mean 'baseline'?"}, home);
+    rejects({"new", "baseline", name}, {"new: "}, home);
+  rejects({"new", "basline", "x"}, {"did you mean 'baseline'?"}, home);
   EXPECT_EQ(std::distance(fs::directory_iterator(at("baselines")), {}), 1);
 }
 

@@ -228,11 +228,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     return measured.contains(s.key);
   });
   c->get_option("--workload")->required();
-  c->add_option("--beside", a->beside, "Busy ranks beside the measured one (default: on all other cores)")
+  c->add_option("--neighbours", a->neighbours, "Busy ranks next to the measured one (default: one on every other core)")
       ->type_name("N");
   c->add_flag(
       "--co-run", a->co_run,
-      "In place of costs: how much slower stages are beside loads on their core or another, as rows for DynPipe's "
+      "In place of costs: how much slower stages are under loads on their core or another, as rows for DynPipe's "
       "forest (its option forest), and the forest's error on loads that it has not seen; half a minute");
   c->add_option("--seconds", a->seconds, "With --co-run: seconds of each load, about")
       ->capture_default_str()
@@ -327,7 +327,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
                "does not make the exit code 1.\n"
                "A checkpoint is kept after each evaluation of a drained pipeline.\n"
                "Over MPI one process shows the progress and writes the records. Every case of a sweep runs on the\n"
-               "first so many processes as it has ranks; a process that dies ends the job with a record of it, and\n"
+               "first processes, one a rank; a process that dies ends the job with a record of it, and\n"
                "--resume goes on.");
 }
 
@@ -386,10 +386,10 @@ void add_report(CLI::App& app, Chosen& chosen) {
   c->add_option("--title", a->title, "Heading of the page (default: the title of the sweep in harness/sweeps)")
       ->type_name("TEXT");
   c->add_option("--formats", a->formats, "Files of every chart: some of svg,png,pdf (default: svg)")->type_name("LIST");
-  c->add_flag("--claims", a->claims, "Add the figures of papers beside ours (results/claims)");
+  c->add_flag("--claims", a->claims, "Add the papers' figures (results/claims)");
   c->add_flag("--markdown", a->markdown,
               "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
-              "beside one study replace its reference records first");
+              "after one study replace its reference records first");
   add_examples(c,
                "  sluice report results/runs/quick.jsonl --out plots/out/quick\n"
                "  sluice report results/runs/quick.jsonl --formats svg,png,pdf\n"
@@ -528,9 +528,9 @@ void add_new(CLI::App& app, Chosen& chosen) {
 
 void add_check(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<CheckArguments>();
-  CLI::App* c = add_command(app, chosen, "check",
-                            "Hold a system to the contract: every fault with its drawing, every refusal with its text",
-                            check_command, a);
+  CLI::App* c = add_command(
+      app, chosen, "check",
+      "Hold a system to the contract: every fault with its drawing, every rejection with its text", check_command, a);
   c->add_option("systems", a->systems, "Systems: a,b,c or '*'")->required()->type_name("");
   c->add_option("--seconds", a->seconds, "For one problem; what takes longer is taken to be endless")
       ->capture_default_str()

@@ -67,10 +67,10 @@ int verify_command(const VerifyArguments& a);
 struct ProfileArguments {
   CaseFlags flags;
   std::string out;
-  std::optional<int> beside;  // busy ranks; none: on all the other cores
-  bool co_run = false;        // loads beside a rank in place of costs
-  double seconds = 1;         // of each load
-  std::string published;      // file of slowdowns that the forest learns from besides; "": none
+  std::optional<int> neighbours;  // busy ranks; none: on all the other cores
+  bool co_run = false;            // slowdowns under loads in place of costs
+  double seconds = 1;             // of each load
+  std::string published;          // file of slowdowns that the forest learns from besides; "": none
 };
 int profile_command(const ProfileArguments& a);
 

@@ -41,9 +41,9 @@ TEST_F(Describe, OtherFilesSayWhatTheyAre) {
   put("pair.json", R"({"name": "pair", "devices": [{"name": "A", "count": 2, "flops": 1e12, "memory": "1GB"}],
     "links": [{"from": 0, "to": 1, "bandwidth": "1GB/s", "latency": "1us"}]})");
   EXPECT_EQ(said("pair.json", "devices"), "2 A");
-  refuses({"list", "none.json"}, {"there is no 'none.json'"});
+  rejects({"list", "none.json"}, {"there is no 'none.json'"});
   put("empty.json", "{}");
-  refuses({"list", "empty.json"}, {"is JSON of no known profile"});
+  rejects({"list", "empty.json"}, {"is JSON of no known profile"});
 }
 
 }  // namespace

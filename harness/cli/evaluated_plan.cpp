@@ -141,7 +141,7 @@ PlanDescription description(const EvaluatedPlan& e) {
                        Seconds(e.update_seconds));
 }
 
-// The program in which a group that shares layers is one rank.
+// The program in which a tensor-parallel group is one rank.
 static Program program_of_groups(const Prepared& p) {
   Prepared groups = p;
   groups.costs = p.member_costs;
@@ -156,7 +156,7 @@ Schedule table_schedule(const EvaluatedPlan& plan) {
 
 std::string plan_table(const EvaluatedPlan& plan) {
   if (plan.p.tensor)
-    fmt::print(stderr, "note: a rank of the table is a group of {} that share layers\n", plan.p.tensor->degree);
+    fmt::print(stderr, "note: a rank of the table is a tensor-parallel group of {} devices\n", plan.p.tensor->degree);
   const Program program = plan.p.tensor ? program_of_groups(plan.p) : plan.program;
   const PyTorchTable table = pytorch_table(schedule_of(program), program, plan.c.system);
   for (const std::string& lost : table.lost) fmt::print(stderr, "note: not in the table: {}\n", lost);
@@ -184,7 +184,7 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
     const StageCost& cost = costs[s * members];
     const RankMemory& held = memory[p.ranks.placement.stages[s * members].front().index()];
     fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
-               layers[s], layer_width, stage.micros_per_op * p.micro_batch, to_text(cost.forward),
+               layers[s], layer_width, stage.microbatches_per_op * p.micro_batch, to_text(cost.forward),
                to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters),
                held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
   }
@@ -209,7 +209,7 @@ void print_plan(const EvaluatedPlan& e) {
   fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} samples per update, costs: {}{}\n",
              p.system->title, visible(p.cluster.name), plan.stages.size(), depth(graph), p.ranks.devices.size(),
              p.cluster.devices.size(),
-             p.tensor ? fmt::format(" in groups of {} that share layers", p.tensor->degree) : "", microbatches_text(p),
+             p.tensor ? fmt::format(" in tensor-parallel groups of {}", p.tensor->degree) : "", microbatches_text(p),
              visible(p.costs.source), counted_in(e.c));
   print_stages(p, plan, e.memory);
   fmt::print("\n{}\n", visible_lines(stage_picture(plan, graph)));

@@ -41,7 +41,7 @@ void print_plan(const EvaluatedPlan& plan);
 // Its stages as Megatron-LM's layout (harness/model/pipeline_layout.h), "" where they are none.
 std::string layout_of(const EvaluatedPlan& plan);
 
-// Its stages, of devices that share layers one for all of them.
+// Its stages, one for all members of a tensor-parallel group.
 PlanDescription description(const EvaluatedPlan& plan);
 
 // The columns of tokens/s, TFLOP/s per device and MFU in a table of plans of one request: those that there are.
@@ -65,10 +65,10 @@ Schedule schedule_of(const Program& program);
 std::string trace_text(const EvaluatedPlan& plan);
 // The same as a page with sliders (timeline_page.h).
 std::string page_text(const EvaluatedPlan& plan);
-// The order of a plan's ops, in which devices that share layers are one rank.
+// The order of a plan's ops, in which a tensor-parallel group is one rank.
 Schedule table_schedule(const EvaluatedPlan& plan);
 
-// PyTorch's table of a plan's order, in which devices that share layers are one rank; throws InputError where PyTorch
+// PyTorch's table of a plan's order, in which a tensor-parallel group is one rank; throws InputError where PyTorch
 // cannot run it.
 std::string plan_table(const EvaluatedPlan& plan);
 

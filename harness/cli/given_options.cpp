@@ -59,7 +59,7 @@ std::map<std::string, std::string> options_of(const System& system, const std::m
   return result;
 }
 
-void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given) {
+void reject_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given) {
   std::vector<std::string> known;
   for (const System* system : systems)
     for (const OptionSpec& spec : system->options)

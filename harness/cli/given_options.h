@@ -18,7 +18,7 @@ std::vector<const System*> systems_named(const std::string& text);
 // The part of `given` that `system` declares, for systems that are given together.
 std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
 // Throws InputError for an option that none of `systems` has.
-void refuse_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
+void reject_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
 
 // The "key=value" texts of --set as a map. Throws InputError for a text without '=', and for a key
 // that is given twice.

@@ -23,8 +23,8 @@ static std::vector<std::string> own_arguments() {
 }
 
 void need_device(DeviceKind device) {
-  const std::string refusal = device == DeviceKind::cuda ? cuda_refusal() : "";
-  if (refusal.empty()) return;
+  const std::string rejection = device == DeviceKind::cuda ? cuda_rejection() : "";
+  if (rejection.empty()) return;
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
   const std::filesystem::path other = self.parent_path() / "sluice-cuda";
@@ -35,7 +35,7 @@ void need_device(DeviceKind device) {
     pointers.push_back(nullptr);
     ::execv(other.c_str(), pointers.data());  // returns only where it cannot be started
   }
-  throw InputError("--device " + choice_name(device), refusal);
+  throw InputError("--device " + choice_name(device), rejection);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// How help and lists are set: descriptions beside names, wrapped to a width.
+// How help and lists are set: names and descriptions in two columns, wrapped to a width.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ std::size_t terminal_width();
 // is longer than `width`, but for a word that is.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
-// CLI11's help with an option's flag and its description beside it.
+// CLI11's help with an option's flag and its description in two columns.
 class WrappedHelp : public CLI::Formatter {
  public:
   WrappedHelp();

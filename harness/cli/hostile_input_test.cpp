@@ -64,7 +64,7 @@ class HostileInput : public Cli {
   static constexpr int kSeconds = 120;  // tells an answer from a search or a wait without end, on any machine
 };
 
-TEST_F(HostileInput, AbsurdNumbersAreRefusedWhereTheyAreRead) {
+TEST_F(HostileInput, AbsurdNumbersAreRejectdWhereTheyAreRead) {
   expect({{run({"--steps", "1000000000"}), {"--steps", "1000000000"}},
           {run({"--batch", "4000000000000000000"}), {"--batch"}},
           {run({"--microbatches", "2305843009213693952"}), {"--microbatches"}},
@@ -122,7 +122,7 @@ TEST_F(HostileInput, WhatIsNoFileIsNotWaitedFor) {
           {{"compare", "."}, {"folder"}}});
 }
 
-TEST_F(HostileInput, DeepAndHugeFilesAreRefused) {
+TEST_F(HostileInput, DeepAndHugeFilesAreRejectd) {
   put("deep.json", std::string(100'000, '[') + std::string(100'000, ']'));
   put("objects.json", [] {
     std::string text;
@@ -298,7 +298,7 @@ TEST_F(HostileInput, TwoRunsIntoOneFileAreTold) {
   EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl", "--resume"}).code, 0);
 }
 
-TEST_F(HostileInput, RefusalsThatDependOnTheCaseAloneAreNotRepeated) {
+TEST_F(HostileInput, RejectionsThatDependOnTheCaseAloneAreNotRepeated) {
   sweep_file("s.json", {{"ranks", 2}, {"cluster", "flat:2,memory=1MiB"}, {"workload", "gpt_6.2b"}});
   EXPECT_EQ(sluice({"run", "s.json", "--out", "a.jsonl"}).code, 0);
   ASSERT_EQ(records(at("a.jsonl")).size(), 1u);

@@ -329,7 +329,7 @@ TEST(HostileNames, AreTextOnPagesOfClaims) {
     SCOPED_TRACE(visible(name));
     const std::string claims = R"({"title": )" + text(name) + R"(, "citation": )" + text("A " + name) +
                                R"(, "set_up": )" + text("A " + name) + R"(, "groups": [{"name": )" + text("A " + name) +
-                               R"(, "kind": "headline", "source": )" + text(name) + R"(, "sure": "A", "what": )" +
+                               R"(, "kind": "headline", "source": )" + text(name) + R"(, "evidence": "A", "what": )" +
                                text("A " + name) + R"(, "unit": )" + text(name) + R"(, "differences": )" + text(name) +
                                R"(, "claims": [{"name": )" + text(name) + R"(, "published": 1, "reason": )" +
                                text(name) + "}]}]}";
@@ -347,13 +347,13 @@ TEST(HostileNames, AreTextOnPagesOfClaims) {
 TEST(HostileNames, OfStudiesAndPicturesNameNoOtherFile) {
   std::string pattern = (fs::temp_directory_path() / "sluice-names-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
-  const auto refused = [](const fs::path& file) {
+  const auto rejectd = [](const fs::path& file) {
     try {
       read_study(file);
     } catch (const InputError& error) {
       return std::string(error.what());
     }
-    return std::string("not refused");
+    return std::string("not rejectd");
   };
   for (const std::string name : {"../evil", "a/b", "..", "a)b", "-x", "", "<b>"}) {
     const Json picture = {{"name", name}, {"kind", "throughput"}, {"where", Json::object()}};
@@ -363,11 +363,11 @@ TEST(HostileNames, OfStudiesAndPicturesNameNoOtherFile) {
                         {"commands", Json::array({"sluice run"})},
                         {"sections", Json::array({Json({{"chart", picture}})})}};
     std::ofstream(folder / "study.json") << study.dump();
-    EXPECT_NE(refused(folder / "study.json").find("cannot name a file"), std::string::npos)
-        << name << ": " << refused(folder / "study.json");
+    EXPECT_NE(rejectd(folder / "study.json").find("cannot name a file"), std::string::npos)
+        << name << ": " << rejectd(folder / "study.json");
   }
   std::ofstream(folder / "--><b>.json") << "{}";
-  EXPECT_NE(refused(folder / "--><b>.json").find("its page's"), std::string::npos);
+  EXPECT_NE(rejectd(folder / "--><b>.json").find("its page's"), std::string::npos);
   fs::remove_all(folder);
 }
 

@@ -182,7 +182,7 @@ TEST_F(Launched, AProfileHasWhatIsBetweenProcessesWhereverItIsMade) {
   EXPECT_GT(alone.front(), 0);
 }
 
-TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRefusesWhatIsTooLarge) {
+TEST_F(Launched, ASweepGoesOnAfterARankThatThrowsAndRejectsWhatIsTooLarge) {
   const fs::path sweep = folder_ / "sweep.json";
   std::ofstream(sweep) << R"({"defaults": {"workload": "tiny", "transport": "mpi", "steps": 20},
     "grid": [{"system": "gpipe", "inject_failure": {"rank": 1, "update": 3}},
@@ -261,7 +261,7 @@ TEST_F(Launched, ASweepGoesOnAfterARankOfAShardedRunThatThrows) {
   EXPECT_EQ(all[1].outcome, RecordOutcome::ok) << all[1].reason;
 }
 
-TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRefused) {
+TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRejectd) {
   if (!hwloc_built()) GTEST_SKIP() << "this build has no hwloc";
   const int code = run(2, steps(20, {"--pin", "core"}));
   ASSERT_EQ(records().size(), 1u) << log();
@@ -306,13 +306,13 @@ TEST_F(Launched, InferenceOverThrottledLinksOnSlowedRanksGivesTheSameOutputsNoFa
     SCOPED_TRACE(std::to_string(record.ranks) + record.transport + record.options.at("planner"));
     EXPECT_EQ(record.outcome, RecordOutcome::ok) << record.reason;
     EXPECT_EQ(record.observed.output_digest, all.front().observed.output_digest);
-    const auto micros = static_cast<double>(record.microbatches * record.step_seconds.size());
+    const auto microbatches = static_cast<double>(record.microbatches * record.step_seconds.size());
     const double seconds = std::accumulate(record.step_seconds.begin(), record.step_seconds.end(), 0.0);
     // sent_bytes are those of an update, of every rank; a rank sends to one other.
     const auto& messages = record.observed.sent_bytes.value().messages;
     const double most = static_cast<double>(std::ranges::max(messages)) / record.microbatches;
     EXPECT_TRUE(most > 0 || record.options.at("planner") == "exact");  // which may leave ranks without a stage
-    EXPECT_GE(seconds, 0.9 * micros * most / 12.5e6);
+    EXPECT_GE(seconds, 0.9 * microbatches * most / 12.5e6);
   }
 }
 
@@ -417,7 +417,7 @@ TEST_F(Launched, MovesOverProcessesTrainAsOverThreadsWhetherTheTrainingIsInterru
 }
 
 // Every process finds the same fault: one record says so, and the job goes on.
-TEST_F(Launched, ACheckpointThatWasEditedIsRefusedOnce) {
+TEST_F(Launched, ACheckpointThatWasEditedIsRejectdOnce) {
   write_test_data(folder_);
   ::setenv("SLUICE_DATA", folder_.c_str(), 1);
   const fs::path sweep = folder_ / "sweep.json", checkpoints = folder_ / "checkpoints";

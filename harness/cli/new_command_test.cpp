@@ -48,7 +48,7 @@ TEST_F(NewCommandTest, WritesAShortBaselineOfThatName) {
   EXPECT_LE(lines, 40);
 }
 
-TEST_F(NewCommandTest, RefusesNamesThatWouldNotBuild) {
+TEST_F(NewCommandTest, RejectsNamesThatWouldNotBuild) {
   new_command({"baseline", "my_order"});
   for (const char* name : {"my_order", "Bad", "2nd", "../x", "", "class", "my_test", "gpipe", "dp"})
     EXPECT_NE(error_of([&] { new_command({"baseline", name}); }), "no error") << name;

@@ -126,7 +126,7 @@ TEST_F(Cli, TheRunLinesOfAdviceGiveTheNumbersBesideThem) {
     const Json advice = document(ask);
     int compared = 0;
     for (const Json& candidate : advice["candidates"]) {
-      if (!candidate["refused"].is_null()) continue;
+      if (!candidate["rejectd"].is_null()) continue;
       const std::string line = candidate["run"].get<std::string>();
       SCOPED_TRACE(line);
       Arguments run = words_of(line);
@@ -158,7 +158,7 @@ TEST_F(Cli, AdvicePrintsTheLinesOfItsWinnerLast) {
 // Adam's two tensors are part of the peak: 10.0 MiB without them.
 TEST_F(Cli, APlanThatFitsOnlyWithoutTheOptimizersStateIsRejected) {
   const Arguments tight = {"plan", "-s", "gpipe", "-w", "language_gpt", "-c", "flat:4,memory=10.2MiB"};
-  refuses(tight, {"rank 3 needs 10.4 MiB", "use more devices"});
+  rejects(tight, {"rank 3 needs 10.4 MiB", "use more devices"});
   Arguments stateless = tight;
   stateless.insert(stateless.end(), {"--optimizer", "sgd"});
   EXPECT_EQ(sluice(stateless).code, 0);
@@ -188,11 +188,11 @@ TEST_F(Cli, TheOptimizersFlagIsReadLikeASweepsObject) {
     all.push_back(value);
     return all;
   };
-  refuses(with("adma"), {"--optimizer: unknown value 'adma'", "did you mean 'adam'?"});
-  refuses(with("adam,lr=1"), {"--optimizer: unknown key 'lr'"});
-  refuses(with("adam,,beta1=0.9"), {"--optimizer", "is not KIND[,KEY=VALUE...]", "write adamw,learning_rate=1e-4"});
-  refuses(with("adam,beta1=x"), {"--optimizer: must be a number"});
-  refuses(with("adam,learning_rate=tuned"), {"only training can be tuned"});
+  rejects(with("adma"), {"--optimizer: unknown value 'adma'", "did you mean 'adam'?"});
+  rejects(with("adam,lr=1"), {"--optimizer: unknown key 'lr'"});
+  rejects(with("adam,,beta1=0.9"), {"--optimizer", "is not KIND[,KEY=VALUE...]", "write adamw,learning_rate=1e-4"});
+  rejects(with("adam,beta1=x"), {"--optimizer: must be a number"});
+  rejects(with("adam,learning_rate=tuned"), {"only training can be tuned"});
   EXPECT_EQ(sluice(with("momentum=0.5")).code, 0);
 }
 

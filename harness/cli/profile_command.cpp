@@ -20,16 +20,17 @@ namespace sluice {
 
 namespace {
 
-void refuse_what_co_runs_do_not_take(const ProfileArguments& a, DeviceKind device) {
+void reject_what_co_runs_do_not_take(const ProfileArguments& a, DeviceKind device) {
   if (!a.co_run) {
     if (a.seconds != ProfileArguments{}.seconds) throw InputError("--seconds", "is for --co-run", "leave it out");
     if (!a.published.empty()) throw InputError("--published", "is for --co-run", "give --co-run as well");
     return;
   }
-  if (device != DeviceKind::cpu) throw InputError("--co-run", "loads run beside ranks on CPUs", "leave --device out");
+  if (device != DeviceKind::cpu)
+    throw InputError("--co-run", "loads compete with ranks on CPUs only", "leave --device out");
   if (!(a.seconds > 0 && a.seconds <= kMaxSeconds))
     throw InputError("--seconds", "must be above 0", "give 1, or more for less noise");
-  if (a.beside) throw InputError("--beside", "is not for --co-run, which decides what runs beside", "leave it out");
+  if (a.neighbours) throw InputError("--neighbours", "is not for --co-run, which sets its own loads", "leave it out");
 }
 
 void tell(const CoRunProfile& profile, const ForestRows& published, const std::optional<HeldOutLoads>& error) {
@@ -62,9 +63,9 @@ std::string between_processes(const ProfileArguments& a, const ProfileKey& key, 
   const std::unique_ptr<ProcessGroup> processes = join_mpi_job();
   try {
     agree_on_error(processes.get(), [&] {
-      if (started != 2 || a.co_run || a.beside || key.device != DeviceKind::cpu)
+      if (started != 2 || a.co_run || a.neighbours || key.device != DeviceKind::cpu)
         throw InputError("profile", std::to_string(started) + " processes were started together",
-                         "start two, without --co-run, --beside and --device, to measure what messages between "
+                         "start two, without --co-run, --neighbours and --device, to measure what messages between "
                          "processes cost; start one for all else");
     });
   } catch (AgreedError& e) {
@@ -99,13 +100,13 @@ int profile_command(const ProfileArguments& a) {
     throw InputError("--workload", "'" + workload.name + "' is a full-size declaration",
                      "profile a workload that runs here");
   const RunCase c = resolve(entry_of(a.flags, {{"system", "gpipe"}}));  // its micro-batches are those of any system
-  refuse_what_co_runs_do_not_take(a, c.device);
+  reject_what_co_runs_do_not_take(a, c.device);
   need_device(c.device);
-  if (a.beside && *a.beside < 0) throw InputError("--beside", "must be at least 0");
+  if (a.neighbours && *a.neighbours < 0) throw InputError("--neighbours", "must be at least 0");
   ProfileKey key{.workload = workload.name, .micro_batch = c.batch / c.microbatches, .device = c.device};
   key.workload_digest = c.workload_digest;
   key.optimizer = c.optimizer;
-  if (a.beside) key.neighbours = a.beside;
+  if (a.neighbours) key.neighbours = a.neighbours;
   if (const int started = launch_from_environment().size; started > 1) {
     const std::string text = between_processes(a, key, workload, started);
     if (!text.empty()) give(text);
@@ -116,8 +117,8 @@ int profile_command(const ProfileArguments& a) {
     text = co_run_rows_of(a, key, workload).dump(1) + "\n";
   } else {
     CostGraph graph = measure_profile(key, workload);
-    if (key.device == DeviceKind::cpu && a.beside != 0) graph.machine->processes = measure_by_processes(key);
-    if (!a.beside) ProfileStore(default_profile_folder()).store(key, graph);
+    if (key.device == DeviceKind::cpu && a.neighbours != 0) graph.machine->processes = measure_by_processes(key);
+    if (!a.neighbours) ProfileStore(default_profile_folder()).store(key, graph);
     text = to_json(graph).dump(2) + "\n";
   }
   give(text);

@@ -41,8 +41,8 @@ int write_pages(const ReportArguments& a) {
   return 0;
 }
 
-// The `title` of the sweep whose records these are: a file beside them with their name, as the command `run SWEEP` has
-// them, or one of harness/sweeps; "" for none.
+// The `title` of the sweep whose records these are: a file in their folder with their name, as the command `run SWEEP`
+// has them, or one of harness/sweeps; "" for none.
 std::string sweep_title(const std::filesystem::path& records) {
   const std::string name = records.stem().string() + ".json";
   for (const std::filesystem::path& folder :

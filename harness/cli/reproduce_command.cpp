@@ -71,7 +71,7 @@ Json json_of(const PaperOutcomes& paper) {
     one["published"] = claim.published.number ? Json(*claim.published.number) : Json(claim.published.text);
     one["kind"] = to_text(claim.kind);
     one["source"] = claim.source;
-    one["sure"] = to_text(claim.sure);
+    one["evidence"] = to_text(claim.evidence);
   }
   document["paper"] = paper.claims.paper;
   return document;

@@ -9,7 +9,7 @@ class Reproduce : public Cli {
   // Bubbles of GPipe with 4 micro-batches, (p - 1) / (m + p - 1), that are 0.2 and 3/7: the tolerance is given.
   Arguments claims(const std::string& tolerance) {
     put("bubbles.json", R"({"title": "Bubbles", "citation": "Somebody, 2020", "groups": [{"name": "g",
-      "kind": "formula", "source": "Table 1", "sure": "A", "what": "bubble",
+      "kind": "formula", "source": "Table 1", "evidence": "A", "what": "bubble",
       "tolerance": {"absolute": )" +
                             tolerance + R"(, "reason": "of this test"},
       "scenario": {"kind": "schedule", "system": "gpipe", "microbatches": 4, "measure": "bubble"},
@@ -25,7 +25,7 @@ class Reproduce : public Cli {
   void store(const Arguments& arguments) {
     Json stored = Json::parse(sluice(with(arguments, {"--json"})).out)["papers"][0];
     for (std::size_t i = 0; i < stored["outcomes"].size(); ++i)
-      for (const char* added : {"published", "kind", "source", "sure"}) stored["outcomes"][i].erase(added);
+      for (const char* added : {"published", "kind", "source", "evidence"}) stored["outcomes"][i].erase(added);
     put("bubbles.results.json", Json{{"outcomes", stored["outcomes"]}}.dump());
   }
 };
@@ -39,7 +39,7 @@ TEST_F(Reproduce, CountsByKind) {
 
 TEST_F(Reproduce, AFigureThatNoLongerRunsIsNoLongerReproduced) {
   put("memory.json", R"({"title": "Memory", "citation": "Somebody, 2020", "groups": [{"name": "g",
-    "kind": "end_to_end", "source": "Table 1", "sure": "A", "what": "samples/s", "claims": [{"name": "two",
+    "kind": "end_to_end", "source": "Table 1", "evidence": "A", "what": "samples/s", "claims": [{"name": "two",
     "published": 9, "scenario": {"kind": "case", "measure": "throughput", "case": {"system": "gpipe",
     "workload": "mmt", "cluster": "flat:2,memory=1KiB", "ranks": 2}}}]}]})");
   put("memory.results.json", R"({"outcomes": [{"group": "g", "name": "two", "verdict": "reproduced", "ours": 9}]})");

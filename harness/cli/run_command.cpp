@@ -157,7 +157,7 @@ Sweep chosen_sweep(const RunArguments& a) {
       throw InputError("--timelines", "--trace is made from the timeline", "leave --timelines out");
     if (sweep.cases.size() != 1 || sweep.cases.front().tune)
       throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
-    chrome_trace_file(a.trace);  // refuses another's file before the work begins
+    chrome_trace_file(a.trace);  // rejects another's file before the work begins
   }
   return sweep;
 }

@@ -119,7 +119,7 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
   std::vector<double> of_an_op;
   for (const PlanStage& stage : uniform.plan.stages) {
     order.share.push_back(static_cast<double>(stage.layers.size()) * layer_share / stage.tensor);
-    of_an_op.push_back(order.share.back() * stage.micros_per_op);
+    of_an_op.push_back(order.share.back() * stage.microbatches_per_op);
   }
   if (costs_of == CostsOf::rank || costs.stages.size() > 1)
     order.costs = times_of_stages(costs, problem.graph.size(), costs_of, of_an_op);
@@ -164,15 +164,15 @@ OrderOfOps order_from_table(OrderFromTable table, const std::string& name, const
 
 // Program once more for twice the micro-batches, to see what the second half takes; asynchronous systems only.
 static double seconds_of_later_microbatches(const OrderOfOps& order, const Program& program, const Cluster& cluster) {
-  const int ranks = static_cast<int>(order.schedule.ranks.size()), micros = order.schedule.microbatches;
+  const int ranks = static_cast<int>(order.schedule.ranks.size()), microbatches = order.schedule.microbatches;
   const double once = simulate(program, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
   const System& system = *order.system;
-  ScheduleProblem problem{order.graph, order.placement, ranks, 2 * micros, order.costs, Seconds(order.latency)};
-  problem.microbatches_per_update = system.accumulates ? micros : 1;
+  ScheduleProblem problem{order.graph, order.placement, ranks, 2 * microbatches, order.costs, Seconds(order.latency)};
+  problem.microbatches_per_update = system.accumulates ? microbatches : 1;
   const Program longer = lower(system.schedule(problem, order.options), order.graph, order.placement,
                                system.weights(problem, order.options));
   const double twice = simulate(longer, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
-  return (twice - once) / micros;
+  return (twice - once) / microbatches;
 }
 
 static Costs costs_of_samples(const OrderOfOps& order, std::int64_t samples) {

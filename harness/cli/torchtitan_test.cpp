@@ -57,7 +57,7 @@ TEST_F(Torchtitan, ACutInsideAModuleIsLeftOutWithTheReason) {
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(f.out.find("module_fqns"), std::string::npos);
   EXPECT_NE(f.err.find("no module_fqns_per_model_part: 'layers.1' is in stages 0 and 1"), std::string::npos) << f.err;
-  refuses(plan({"--torchtitan", at("t.toml"), "--stages", "4"}), {"torchtitan", "'layers.1' is in stages 0 and 1"});
+  rejects(plan({"--torchtitan", at("t.toml"), "--stages", "4"}), {"torchtitan", "'layers.1' is in stages 0 and 1"});
   EXPECT_FALSE(fs::exists(at("t.toml")) || fs::exists(at("t.csv")));
 }
 
@@ -96,7 +96,7 @@ TEST_F(Torchtitan, TheScheduleIsNamedAfterThePlacement) {
   EXPECT_EQ(named("interleaved_1f1b", "chunks=2"), "\"Interleaved1F1B\"");
   EXPECT_EQ(named("zero_bubble", "variant=v"), "\"ZBVZeroBubble\"");
   EXPECT_EQ(named("hanayo", "waves=1"), "\"ZBVZeroBubble\"");
-  refuses(plan({"-O", "waves=2", "--torchtitan", at("u.toml")}, "hanayo"), {"torchtitan", "rank 0 has the stages"});
+  rejects(plan({"-O", "waves=2", "--torchtitan", at("u.toml")}, "hanayo"), {"torchtitan", "rank 0 has the stages"});
 }
 
 TEST_F(Torchtitan, ReplicasAreADegree) {
@@ -152,7 +152,7 @@ TEST_F(Torchtitan, WhatIsFrozenIsNoMoreThanTheParameters) {
   const std::string key = "\"parameters\":4000";
   text.insert(text.find(key), "\"frozen\":4001,");
   put("net.costs.json", text);
-  refuses(plan({}), {"/layers/0/frozen", "more than the layer's parameters"});
+  rejects(plan({}), {"/layers/0/frozen", "more than the layer's parameters"});
 }
 
 }  // namespace

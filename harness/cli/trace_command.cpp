@@ -70,7 +70,7 @@ std::vector<Candidate> candidates_of(const TraceArguments& a) {
   const auto given = given_options(a.set);
   std::vector<const System*> systems =
       systems_named(a.system.empty() ? "gpipe,1f1b,interleaved_1f1b,zero_bubble" : a.system);
-  refuse_undeclared(systems, given);
+  reject_undeclared(systems, given);
   std::vector<Candidate> result;
   for (const System* system : systems) result.push_back({system, options_of(*system, given)});
   if (a.system.empty() && !given.contains("variant")) result.push_back({systems.back(), {{"variant", "v"}}});

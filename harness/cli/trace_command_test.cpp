@@ -118,23 +118,23 @@ TEST_F(TraceCommand, SimulatesTheOrdersThatAreAskedFor) {
 }
 
 TEST_F(TraceCommand, BadInputIsOneError) {
-  refuses({"trace"}, {"trace", "files"});
-  refuses({"trace", "none.json"}, {"none.json", "no such file"});
-  refuses({"trace", put("a.json", "{}")}, {"a.json", "traceEvents"});
-  refuses({"trace", put("b.json.gz", "x")}, {"b.json.gz", "is not a gzip file"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--system", "gpip"}, {"gpip", "did you mean 'gpipe'"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--set", "foo=1"}, {"foo"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--forward", "("}, {"--forward", "regular expression"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--backward", "x"}, {"--forward"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--out", put("mine.txt", "my text")}, {"mine.txt"});
-  refuses({"trace", stored("gpipe_rank0.json"), "--out", put("other.json", R"({"schema": 1})")}, {"other.json"});
-  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", "none.json"}, {"none.json", "no such file"});
-  refuses({"schedule", "-s", "gpipe", "-n", "2", "--costs", put("t.json", "{}")}, {"t.json", "schema"});
+  rejects({"trace"}, {"trace", "files"});
+  rejects({"trace", "none.json"}, {"none.json", "no such file"});
+  rejects({"trace", put("a.json", "{}")}, {"a.json", "traceEvents"});
+  rejects({"trace", put("b.json.gz", "x")}, {"b.json.gz", "is not a gzip file"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--system", "gpip"}, {"gpip", "did you mean 'gpipe'"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--set", "foo=1"}, {"foo"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--forward", "("}, {"--forward", "regular expression"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--backward", "x"}, {"--forward"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--out", put("mine.txt", "my text")}, {"mine.txt"});
+  rejects({"trace", stored("gpipe_rank0.json"), "--out", put("other.json", R"({"schema": 1})")}, {"other.json"});
+  rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", "none.json"}, {"none.json", "no such file"});
+  rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", put("t.json", "{}")}, {"t.json", "schema"});
   const auto cost =
       R"({"schema":"sluice/cost_graph/1","model":"m","source":"trace","device":"d","micro_batch":1,"layers":
     [{"name":"a","inputs":[-1],"forward":0,"input_gradient":0,"weight_gradient":0,"update":0,"parameters":0,
       "output":0}]})";
-  refuses({"schedule", "-s", "gpipe", "-n", "1", "--costs", put("zero.json", cost)}, {"zero.json", "takes no time"});
+  rejects({"schedule", "-s", "gpipe", "-n", "1", "--costs", put("zero.json", cost)}, {"zero.json", "takes no time"});
 }
 
 }  // namespace

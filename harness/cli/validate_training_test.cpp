@@ -37,12 +37,12 @@ TEST_F(Cli, ValidateMeasuresAProfileAndRunsACaseOnBothClocksInEveryRound) {
   EXPECT_EQ(again["cases"], result["cases"]);
 }
 
-TEST_F(Cli, ValidateRefusesWhatItCannotDo) {
-  refuses({"validate", "--filter", "no such case"}, {"--filter", "no such case"});
-  refuses({"validate", "--rounds", "0"}, {"--rounds"});
-  refuses({"validate", "--device", "tpu"}, {"--device", "tpu", "cpu or cuda"});
-  refuses({"validate", "--seconds", "0"}, {"--seconds"});
-  refuses({"validate", "--out", put("there.jsonl", "")}, {"--out", "exists"});
+TEST_F(Cli, ValidateRejectsWhatItCannotDo) {
+  rejects({"validate", "--filter", "no such case"}, {"--filter", "no such case"});
+  rejects({"validate", "--rounds", "0"}, {"--rounds"});
+  rejects({"validate", "--device", "tpu"}, {"--device", "tpu", "cpu or cuda"});
+  rejects({"validate", "--seconds", "0"}, {"--seconds"});
+  rejects({"validate", "--out", put("there.jsonl", "")}, {"--out", "exists"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A checkpoint's first line, written and read, and what is refused before memory is asked for.
+// A checkpoint's first line, written and read, and what is rejectd before memory is asked for.
 #include "harness/exec/checkpoint_header.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(CheckpointHeader, MustFitTheFile) {
   EXPECT_EQ(error_of([&] { parse_checkpoint_header(line, "f", 35 * 4 + 1, 4); }), "f: goes on after its last number");
 }
 
-TEST(CheckpointHeader, RefusesAbsurdSizesAndOtherTypes) {
+TEST(CheckpointHeader, RejectsAbsurdSizesAndOtherTypes) {
   CheckpointHeader header = header_of_two_stages();
   header.stages[0].elements = {std::int64_t{1} << 62, std::int64_t{1} << 62};
   EXPECT_THROW(parse_checkpoint_header(to_line(header), "f", 140, 4), InputError);

@@ -1,4 +1,4 @@
-// Co-runs: how many times as long the layers of a model take beside a load, on the core of their rank or on another
+// Co-runs: how many times as long the layers of a model take under a load, on the core of their rank or on another
 // one. What the forest of slowdowns (plan/forest.h) learns from.
 #pragma once
 
@@ -34,8 +34,8 @@ struct CoRunSpec {
 // Seconds of F, I and W of one micro-batch, means over all samples: a share of a core is missed in bursts, which
 // medians do not see.
 struct CoRunSamples {
-  std::vector<double> alone;                // per layer
-  std::vector<std::vector<double>> beside;  // per load and layer
+  std::vector<double> alone;                   // per layer
+  std::vector<std::vector<double>> contended;  // per load and layer
 };
 
 // The whole model on one rank in its thread of training. Throws InputError: fewer cores than a load needs.

@@ -7,8 +7,8 @@ namespace sluice {
 
 class CoreGauge {
  public:
-  // threads: as many as ranks compute at a time. most_seconds: how long it waits in all.
-  CoreGauge(int threads, double most_seconds) : threads_(threads), seconds_left_(most_seconds) {}
+  // threads: as many as ranks compute at a time. max_seconds: how long it waits in all.
+  CoreGauge(int threads, double max_seconds) : threads_(threads), seconds_left_(max_seconds) {}
 
   // How many times as long some arithmetic takes on all threads at a time as it ever took on one in this process: about
   // 1 where cores work by themselves, 2 where two share a physical one. Some milliseconds.

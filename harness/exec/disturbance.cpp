@@ -54,7 +54,7 @@ void Pacer::end() {
 
 namespace {
 
-// Threads of a load that slows a rank so many times: each of them competes for the core as the rank does.
+// Threads of a load that slows a rank by `factor`: each of them competes for the core as the rank does.
 int load_threads(double slowdown) {
   return slowdown > 1 ? std::max(1, static_cast<int>(std::ceil(slowdown - 1e-9)) - 1) : 0;
 }

@@ -1,6 +1,6 @@
 // Disturbance: what makes the ranks and links of this machine slower than they are, so that unequal devices and
 // changing ones run for real. Ranks are slowed by pauses inside their ops (a duty cycle: the op ends later, so that the
-// order of events is that of a slower device) or by load that runs beside them on their cores; messages go through
+// order of events is that of a slower device) or by load that competes for their cores; messages go through
 // token buckets.
 #pragma once
 
@@ -46,7 +46,7 @@ class Pacer {
 };
 
 // The part of a core that thread `number` (from 0) of a co-running load takes so that a rank runs `slowdown` times
-// slower beside it: as many threads as the rank needs competitors, equal parts, 0 for those that are not needed.
+// slower with it: as many threads as the rank needs competitors, equal parts, 0 for those that are not needed.
 double load_share(double slowdown, int number);
 
 // Threads that run on the core of a rank while its device is in an episode: arithmetic (compute), streaming through

@@ -68,7 +68,7 @@ Execution run(const Program& program, const Disturbance& disturbance) {
 }
 
 // The least seconds of an op of a rank: what it takes when nobody disturbs it.
-double least_op(const Execution& execution, std::size_t rank) {
+double min_op(const Execution& execution, std::size_t rank) {
   double least = 1e9;
   for (const TraceEvent& e : execution.trace.ranks[rank])
     if (is_compute(e.instruction.opcode)) least = std::min(least, e.end - e.start);
@@ -93,8 +93,8 @@ TEST(DisturbanceTest, ASlowedRanksOpsTakeSoManyTimesAsLong) {
   d.slowdowns = {1, 3};
   const double least = least_of(0.022, [&] {
     const Execution execution = run(two_stages(8), d);
-    EXPECT_GE(least_op(execution, 0), 0.0049);
-    return least_op(execution, 1);
+    EXPECT_GE(min_op(execution, 0), 0.0049);
+    return min_op(execution, 1);
   });
   EXPECT_GE(least, 0.0149);
   EXPECT_LT(least, 0.022);
@@ -112,7 +112,7 @@ TEST(DisturbanceTest, AnEpisodeSlowsTheOpsInItsTimeOnly) {
         EXPECT_GE(e.end - e.start, 0.0199);
       }
     }
-    return least_op(execution, 0);
+    return min_op(execution, 0);
   };
   EXPECT_LT(least_of(0.015, repetition), 0.015);
 }

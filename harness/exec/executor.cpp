@@ -172,7 +172,8 @@ void add_times_of_inference(const Program& program, const Instruction& forward, 
                             RankResult& result) {
   result.micro_batches.add(program, forward, iteration, start, end);
   if (!leaves(program, forward)) return;
-  const int batch = forward.micro.value * program.graph.micros_per_op_of(forward.stage) / program.micros_per_update;
+  const int batch =
+      forward.micro.value * program.graph.microbatches_per_op_of(forward.stage) / program.microbatches_per_update;
   result.update_end[iteration * program.updates + batch] = end;
 }
 

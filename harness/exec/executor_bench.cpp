@@ -32,9 +32,9 @@ Program one_f_one_b(int ranks, int microbatches) {
 
 // Items are micro-batches through the whole pipe. The start of the threads is not counted.
 void overhead_of_1f1b(benchmark::State& state) {
-  const int ranks = static_cast<int>(state.range(0)), micros = static_cast<int>(state.range(1));
+  const int ranks = static_cast<int>(state.range(0)), microbatches = static_cast<int>(state.range(1));
   const bool traced = state.range(2) != 0;
-  const Program program = one_f_one_b(ranks, micros);
+  const Program program = one_f_one_b(ranks, microbatches);
   std::vector<std::unique_ptr<Worker>> workers;
   for (int r = 0; r < ranks; ++r) workers.push_back(std::make_unique<IdleWorker>());
   const int iterations = traced ? 1 : 100;
@@ -43,7 +43,7 @@ void overhead_of_1f1b(benchmark::State& state) {
     state.SetIterationTime(
         execute(program, *transport, workers, {.iterations = iterations, .traced_iteration = traced ? 0 : -1}).seconds);
   }
-  state.SetItemsProcessed(state.iterations() * iterations * micros);
+  state.SetItemsProcessed(state.iterations() * iterations * microbatches);
 }
 BENCHMARK(overhead_of_1f1b)
     ->ArgNames({"ranks", "microbatches", "traced"})

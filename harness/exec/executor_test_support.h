@@ -80,7 +80,7 @@ struct FakeOptions {
 
 // Keeps a log of every call and checks what it is handed. A stage's "gradient" is the sum of its micro-batches' numbers
 // (from 1), so after a reduction every replica must hold the sum of all. Of a sharded stage, slice k of the weights
-// says "member k, after so many steps", and slice k of the gradient is k + 1 times the sum.
+// says "member k, after n steps", and slice k of the gradient is k + 1 times the sum.
 class FakeWorker : public Worker {
  public:
   FakeWorker(Rank rank, const FakeOptions& options) : rank_(rank), options_(options) {}
@@ -310,16 +310,17 @@ inline void expect_whole_program(const Program& program, const std::vector<std::
 }
 
 // Rank r = stage r; rank r runs min(p - 1 - r, m) forwards before its first backward.
-inline Program one_f_one_b(int ranks, int micros, const WeightRule& rule = {}) {
-  return lower(example_1f1b(ranks, micros), chain(ranks), one_stage_per_rank(ranks), rule);
+inline Program one_f_one_b(int ranks, int microbatches, const WeightRule& rule = {}) {
+  return lower(example_1f1b(ranks, microbatches), chain(ranks), one_stage_per_rank(ranks), rule);
 }
 
 // One stage on every rank, micro-batch i on rank i mod p.
-inline Program data_parallel(int ranks, int micros) {
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
+inline Program data_parallel(int ranks, int microbatches) {
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = microbatches};
   Placement placement{.stages = {{}}};
   for (int r = 0; r < ranks; ++r) placement.stages[0].emplace_back(r);
-  for (int i = 0; i < micros; ++i) {
+  for (int i = 0; i < microbatches; ++i) {
     auto& ops = schedule.ranks[i % ranks];
     ops.push_back(forward_op(0, i));
     ops.push_back(backward_op(0, i));
@@ -329,10 +330,10 @@ inline Program data_parallel(int ranks, int micros) {
 
 // A random stage DAG on random ranks, some stages replicated, some backwards split, in an order drawn op by op from
 // those whose inputs are done: free of deadlock by construction and unlike anything a system would do. None: the draw
-// reduces two stages in different orders, and lower() rightly refuses it.
+// reduces two stages in different orders, and lower() rightly rejects it.
 inline std::optional<Program> random_program(std::mt19937& random) {
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const int stages = 1 + draw(7), ranks = 1 + draw(6), micros = 1 + draw(9);
+  const int stages = 1 + draw(7), ranks = 1 + draw(6), microbatches = 1 + draw(9);
   std::vector<std::pair<StageId, StageId>> edges;
   for (int s = 1; s < stages; ++s) {
     std::set<int> before{draw(s)};
@@ -349,10 +350,11 @@ inline std::optional<Program> random_program(std::mt19937& random) {
     all.resize(draw(3) == 0 ? 1 + draw(ranks) : 1);
     placement.stages.push_back(all);
   }
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = microbatches};
   std::vector<Op> left;
   for (int s = 0; s < stages; ++s)
-    for (int i = 0; i < micros; ++i) {
+    for (int i = 0; i < microbatches; ++i) {
       left.push_back(forward_op(s, i));
       if (draw(2) == 0) {
         left.push_back(backward_op(s, i));

@@ -51,7 +51,7 @@ bool in_one_order(const Program& program) {
 
 }  // namespace
 
-// Sums inside the ops of stages that share layers are collectives of the same transport, which runs one at a time.
+// Tensor-parallel sums inside ops are collectives of the same transport, which runs one at a time.
 GradientReducer::GradientReducer(const Program& program, Rank rank, Transport& transport)
     : program_(program), rank_(rank), transport_(transport) {
   const std::vector<Instruction>& own = program.ranks[rank.index()];

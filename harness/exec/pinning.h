@@ -1,6 +1,6 @@
 // Pinning: every rank on a core of its own, through hwloc, so that the operating system moves no rank and no two share
 // a core. Ranks take the cores in hwloc's order, in which neighbours share caches and memory. A build without hwloc
-// refuses.
+// rejects.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ struct ProbeSample {
     op,               // a whole compute instruction; the layers, loads and the rest of it lie within
     forward,          // of a layer
     input_gradient,   // of a layer
-    weight_gradient,  // of a layer, of `micros` micro-batches
+    weight_gradient,  // of a layer, of `microbatches` micro-batches
     load,             // of the data that an op reads
     step,             // an optimizer step
     clear,            // the zeroing of a stage's gradients
@@ -26,7 +26,7 @@ struct ProbeSample {
   Opcode opcode = Opcode::forward;  // the instruction's
   StageId stage{-1};
   int layer = -1;             // index into the model's layers
-  int micros = 1;             // micro-batches that a weight gradient is of
+  int microbatches = 1;       // micro-batches that a weight gradient is of
   double start = 0, end = 0;  // seconds, on a clock that all ranks of a machine share
   std::int64_t bytes = 0;     // of a message
   // Counted allocations: the most, and what there is at the end, both above what there was at the start.

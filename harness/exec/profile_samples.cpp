@@ -105,7 +105,7 @@ class OpReader {
         add(of.input_gradient, s, seconds);
         break;
       case Kind::weight_gradient:
-        add(of.weight_gradient, s, seconds / s.micros);
+        add(of.weight_gradient, s, seconds / s.microbatches);
         break;
       default:
         break;

@@ -30,7 +30,7 @@ struct LayerSamples {
 // Samples of whole-chain runs: one stage on every rank.
 struct ChainSamples {
   std::vector<LayerSamples> layers;
-  // What an op takes beside its layers and its data; the data of an op, by the layer that reads it.
+  // What an op takes in addition to its layers and its data; the data of an op, by the layer that reads it.
   std::vector<double> forward_rest, backward_rest, weight_gradient_rest;
   std::vector<std::vector<double>> load;  // per layer
   std::vector<std::int64_t> loaded;       // bytes, per layer

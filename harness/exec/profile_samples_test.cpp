@@ -46,7 +46,7 @@ TEST(ProfileSamplesTest, AnOpIsItsLayersItsDataAndTheRest) {
       {.kind = Kind::op, .opcode = Opcode::forward, .stage = stage, .start = 0, .end = 6.5},
       {.kind = Kind::input_gradient, .stage = stage, .layer = 1, .start = 7, .end = 8},
       {.kind = Kind::clear, .stage = stage, .start = 8, .end = 8.25},
-      {.kind = Kind::weight_gradient, .stage = stage, .layer = 0, .micros = 2, .start = 8.25, .end = 12.25},
+      {.kind = Kind::weight_gradient, .stage = stage, .layer = 0, .microbatches = 2, .start = 8.25, .end = 12.25},
       {.kind = Kind::op, .opcode = Opcode::backward, .stage = stage, .start = 7, .end = 12.5},
       {.kind = Kind::step, .opcode = Opcode::optimizer_step, .stage = stage, .start = 13, .end = 14, .peak = 8}};
   ChainSamples sum = empty(2);

@@ -15,9 +15,9 @@ struct RunProfileSpec {
   std::int64_t micro_batch = 1;  // samples
   OptimizerSpec optimizer;
   std::optional<DataFeed> feed;  // none: a synthetic batch
-  int neighbours = 1;            // ranks that are busy beside the measured one in the second measurement
-  // The weight gradients of so many micro-batches are measured as one product; 0: of each by itself.
-  int batched_micros = 0;
+  int neighbours = 1;            // ranks that are busy next to the measured one in the second measurement
+  // The weight gradients of this many micro-batches are measured as one product; 0: of each by itself.
+  int batched_microbatches = 0;
   int rounds = 3;  // of a quarter of a second for each kind of chain, by turns
 };
 

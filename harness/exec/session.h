@@ -153,7 +153,7 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
 std::string torch_version();  // "none" in a build without LibTorch
 
 // Why ranks cannot run on GPUs: this program has no CUDA, or the machine has no GPU. "" if they can.
-std::string cuda_refusal();
+std::string cuda_rejection();
 // {"devices": [{"name", "memory_bytes", "compute_capability"}], "driver", "runtime", "nccl": {"header", "library"}} in
 // a program with CUDA ("devices" is empty where there is no GPU), else null.
 Json describe_cuda();

@@ -31,7 +31,7 @@ TEST(ShardedExecutor, RandomOrdersReadWholeWeightsAndStepOnTheSumOfTheirSlice) {
         const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
                                       {.gather = gather,
                                        .reduce = reduce,
-                                       .micros_per_reduction = static_cast<int>(random() % 3),
+                                       .microbatches_per_reduction = static_cast<int>(random() % 3),
                                        .prefetch = static_cast<int>(random() % 4)});
         // Of some the reduce-scatters are too large to be posted.
         const std::size_t slice = trials % 4 == 0 ? 2100 : 3;

@@ -118,7 +118,7 @@ class ThrottledTransport : public Transport {
     return start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
 
-  // A ring of so many steps that began at `begin`.
+  // A ring of `steps` steps that began at `begin`.
   void hold(int group, double begin, double steps, double bytes) {
     const Link& ring = groups_[group];
     const double end = ring.speed.finish(begin, steps * bytes * ring.seconds_per_byte) + steps * ring.latency;

@@ -64,9 +64,9 @@ BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGr
 
 CoRunSamples measure_co_runs(const CoRunSpec& spec) { return training_library().measure_co_runs(spec); }
 
-std::string cuda_refusal() {
+std::string cuda_rejection() {
 #ifdef SLUICE_TORCH_VERSION
-  if (registered) return registered.load()->cuda_refusal();
+  if (registered) return registered.load()->cuda_rejection();
   return "this program has no CUDA; build the one that has with -DSLUICE_CUDA=ON (harness/exec/README.md: GPUs)";
 #else
   return "this build is torch-free: it has no real executor; build it with -DSLUICE_TORCH=ON";

@@ -21,7 +21,7 @@ struct TrainingLibrary {
   CostGraph (*measure_in_runs)(const RunProfileSpec&) = nullptr;
   BetweenProcesses (*measure_between_processes)(const RunProfileSpec&, ProcessGroup&) = nullptr;
   CoRunSamples (*measure_co_runs)(const CoRunSpec&) = nullptr;
-  std::string (*cuda_refusal)() = nullptr;
+  std::string (*cuda_rejection)() = nullptr;
   Json (*describe_cuda)() = nullptr;
   bool operator==(const TrainingLibrary&) const = default;
 };

@@ -12,7 +12,8 @@ bool can_report(const Program& program) {
   for (std::size_t s = 0; s < program.graph.size(); ++s) {
     const auto& ranks = program.placement.stages[s];
     const auto& next = program.graph.successors[s];
-    if (ranks.size() != 1 || ranks.front() != Rank(s) || program.graph.micros_per_op_of(StageId(s)) != 1) return false;
+    if (ranks.size() != 1 || ranks.front() != Rank(s) || program.graph.microbatches_per_op_of(StageId(s)) != 1)
+      return false;
     if (s + 1 < program.graph.size() ? std::ranges::count(next, StageId(s + 1)) == 0 : !next.empty()) return false;
   }
   return true;
@@ -24,7 +25,7 @@ WindowReports::WindowReports(const Program& program, Rank rank, const WindowOpti
 }
 
 std::int64_t WindowReports::update_of(const Instruction& i) const {
-  return i.opcode == Opcode::optimizer_step ? i.micro.value : i.micro.value / program_.micros_per_update;
+  return i.opcode == Opcode::optimizer_step ? i.micro.value : i.micro.value / program_.microbatches_per_update;
 }
 
 bool WindowReports::leaves_out(const Instruction& i) const { return end_ && update_of(i) >= *end_; }
@@ -33,8 +34,8 @@ void WindowReports::computed(const Instruction& op, double seconds) {
   seconds_ += seconds;
   if (op.opcode == Opcode::forward) begun_ = std::max(begun_, update_of(op) + 1);
   const bool ends_micro = op.opcode == Opcode::backward || op.opcode == Opcode::input_gradient;
-  const std::int64_t micros = std::int64_t{options_->updates} * program_.micros_per_update;
-  if (!ends_micro || (op.micro.value + 1) % micros != 0) return;
+  const std::int64_t microbatches = std::int64_t{options_->updates} * program_.microbatches_per_update;
+  if (!ends_micro || (op.micro.value + 1) % microbatches != 0) return;
   report_ = {seconds_};
   report_.insert(report_.end(), from_next_.begin(), from_next_.end());
   seconds_ = 0;

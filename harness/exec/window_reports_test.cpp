@@ -12,8 +12,8 @@ namespace sluice {
 namespace {
 
 // 1F1B without a flush, an update a micro-batch.
-Program asynchronous(int stages, int micros) {
-  return lower(example_1f1b(stages, micros), chain(stages), one_stage_per_rank(stages),
+Program asynchronous(int stages, int microbatches) {
+  return lower(example_1f1b(stages, microbatches), chain(stages), one_stage_per_rank(stages),
                WeightRule{.update = WeightRule::Update::every_backward});
 }
 

@@ -15,7 +15,7 @@ namespace sluice {
 class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
-  virtual void start(double seconds) = 0;   // now, with nothing queued, so many seconds of the run are over
+  virtual void start(double seconds) = 0;   // now, with nothing queued; seconds since the run began
   virtual double mark() = 0;                // queues a mark behind everything so far; its number, from 1
   virtual double seconds(double mark) = 0;  // waits until the device has passed the mark; 0 for mark 0
 };

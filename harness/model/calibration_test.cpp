@@ -187,22 +187,22 @@ TEST(CalibrationTest, AFileIsReadAsItSays) {
 }
 
 TEST(CalibrationTest, AMistakeIsNamedWithItsPlace) {
-  const auto refuses = [](auto change, const std::string& because) {
+  const auto rejects = [](auto change, const std::string& because) {
     Json json = small_calibration();
     change(json);
     const std::string error = error_of([&] { calibration_from_json(json, "c.json"); });
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
-  refuses([](Json& j) { j.erase("peak"); }, "/peak");
-  refuses([](Json& j) { j["evidence"] = "measured: nobody"; }, "/evidence: must begin with 'measured by us: '");
-  refuses([](Json& j) { j["precision"] = "int8"; }, "must be fp32, fp16 or bf16");
-  refuses([](Json& j) { j["products"]["quantisation"] = 1.5; }, "/products/quantisation");
-  refuses([](Json& j) { j["products"]["unidentified"] = {"gapp"}; }, "did you mean 'gap'?");
-  refuses([](Json& j) { j["products"]["held_out"]["ninetieth"] = 0.01; }, "less than the median");
-  refuses([](Json& j) { j["products"]["gap"] = "2s"; }, "from 0 to 1 second");
-  refuses([](Json& j) { j["products"]["gain_3x3"] = 2; }, "gain_3x3");
-  refuses([](Json& j) { j["convolutions"] = {{"forward", j["products"]}}; }, "gain_3x3");
-  refuses([](Json& j) { j["memory_bandwidth"] = "1B/s"; }, "at least 1MB/s");
+  rejects([](Json& j) { j.erase("peak"); }, "/peak");
+  rejects([](Json& j) { j["evidence"] = "measured: nobody"; }, "/evidence: must begin with 'measured by us: '");
+  rejects([](Json& j) { j["precision"] = "int8"; }, "must be fp32, fp16 or bf16");
+  rejects([](Json& j) { j["products"]["quantisation"] = 1.5; }, "/products/quantisation");
+  rejects([](Json& j) { j["products"]["unidentified"] = {"gapp"}; }, "did you mean 'gap'?");
+  rejects([](Json& j) { j["products"]["held_out"]["ninetieth"] = 0.01; }, "less than the median");
+  rejects([](Json& j) { j["products"]["gap"] = "2s"; }, "from 0 to 1 second");
+  rejects([](Json& j) { j["products"]["gain_3x3"] = 2; }, "gain_3x3");
+  rejects([](Json& j) { j["convolutions"] = {{"forward", j["products"]}}; }, "gain_3x3");
+  rejects([](Json& j) { j["memory_bandwidth"] = "1B/s"; }, "at least 1MB/s");
   EXPECT_NE(error_of([] { load_calibration("v100_sxm2_fp3", kDevices); }).find("did you mean 'v100_sxm2_fp32'?"),
             std::string::npos);
 }

@@ -395,7 +395,7 @@ static void check_bounds(Cluster& cluster, const std::string& where) {
   });
   if (cluster.sends == Sends::blocking && cluster.sharing == LinkSharing::fair)
     throw InputError(where, "has sends that block and links that are shared fairly, which do not go together",
-                     "use sharing queue or sends beside");
+                     "use sharing queue or sends overlapped");
   if (cluster.pair_share && cluster.pairs == Pairs::overlap)
     throw InputError(where, "says by pair_share and by pairs what an overlapped pair takes", "leave one of them out");
   if (cluster.all_reduce == AllReduce::nodes && cluster.nodes == 0)

@@ -10,7 +10,7 @@
 // "nodes": {"count": 8, "bandwidth": "12.5GB/s", "latency": "5us", "cards": "node"}: devices and links above are those
 // of one node, of which there are 8, each with groups of its own; between any two devices of two nodes there is a link
 // through the network cards of both nodes ("cards": "node") or of both devices ("device").
-// "sharing": "queue" or "fair", "sends": "beside" or "blocking", "all_reduce": "apart", "ring" or "nodes": see
+// "sharing": "queue" or "fair", "sends": "overlapped" or "blocking", "all_reduce": "apart", "ring" or "nodes": see
 // LinkSharing, Sends and AllReduce. "pair_share": Cluster::pair_share; "pairs": "apart" or "overlap", see Pairs.
 #pragma once
 
@@ -57,18 +57,18 @@ struct Link {
   int to_group = -1;
 };
 
-// Transfers that share a medium wait for each other, first come first served (queue), or go on beside each other at
+// Transfers that share a medium wait for each other, first come first served (queue), or go on in parallel at
 // max-min fair rates (fair), as many connections over a switched network do.
 enum class LinkSharing { queue, fair };
 
-// What a device does while it sends a message: it computes on (beside), or waits until the message is there (blocking),
-// as a GPU does whose copies are in the stream of its kernels.
-enum class Sends { beside, blocking };
+// What a device does while it sends a message: it computes on (overlapped), or waits until the message is there
+// (blocking), as a GPU does whose copies are in the stream of its kernels.
+enum class Sends { overlapped, blocking };
 
 // The all-reduce of a stage's gradients. apart: a ring that does not meet other traffic. ring: the same ring on the
-// links, beside messages and other rings. nodes: on the links, in two levels: a reduce-scatter inside each node, an
-// all-reduce of each part between the nodes, a gather inside (hierarchical); one ring where the stage has no equal
-// number of devices, two or more, in each of several nodes.
+// links, in contention with messages and other rings. nodes: on the links, in two levels: a reduce-scatter inside each
+// node, an all-reduce of each part between the nodes, a gather inside (hierarchical); one ring where the stage has no
+// equal number of devices, two or more, in each of several nodes.
 enum class AllReduce { apart, ring, nodes };
 
 // The sums of tensor-parallel groups inside the two ops of an overlapped pair. apart: each takes its time, or what
@@ -82,7 +82,7 @@ struct Choices<LinkSharing> {
 };
 template <>
 struct Choices<Sends> {
-  static constexpr Choice<Sends> all[] = {{Sends::beside, "beside"}, {Sends::blocking, "blocking"}};
+  static constexpr Choice<Sends> all[] = {{Sends::overlapped, "overlapped"}, {Sends::blocking, "blocking"}};
 };
 template <>
 struct Choices<AllReduce> {
@@ -107,7 +107,7 @@ struct Cluster {
   std::optional<Link> all_to_all = {};
   int nodes = 0;  // as many equal parts of `devices`, in order, are machines; 0: the file does not say
   LinkSharing sharing = LinkSharing::queue;
-  Sends sends = Sends::beside;
+  Sends sends = Sends::overlapped;
   AllReduce all_reduce = AllReduce::apart;
   // Of the seconds of two ops one after the other, what they take as an overlapped pair (pipeline/schedule.h). Absent:
   // 1, or what the costs of the layers say.

@@ -17,10 +17,10 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 const std::string kFolder = SLUICE_SOURCE_DIR "/workloads/clusters";
 
 Cluster from_text(const std::string& text) { return cluster_from_json(Json::parse(text), "c.json"); }
-std::string refusal(const std::string& text) {
+std::string rejection(const std::string& text) {
   return error_of([&] { from_text(text); });
 }
-std::string flat_refusal(const std::string& text) {
+std::string flat_rejection(const std::string& text) {
   return error_of([&] { load_cluster(text, kFolder); });
 }
 
@@ -133,16 +133,16 @@ TEST(ClusterNodesTest, TrafficSharesTheLinksAsTheDescriptionSays) {
   const Cluster written = from_text(kNode + R"({"count": 2}, "sharing": "fair", "all_reduce": "ring"})");
   EXPECT_EQ(written.sharing, LinkSharing::fair);
   EXPECT_EQ(written.all_reduce, AllReduce::ring);
-  EXPECT_EQ(flat_refusal("flat:4,all_reduce=nodes"),
+  EXPECT_EQ(flat_rejection("flat:4,all_reduce=nodes"),
             "cluster 'flat:4,all_reduce=nodes': does not say which devices are a node, which all_reduce nodes has to "
             "know; use all_reduce ring, or a cluster whose file has nodes");
   EXPECT_EQ(load_cluster("flat:4,sends=blocking", kFolder).sends, Sends::blocking);
   EXPECT_EQ(from_text(kNode + R"({"count": 2}, "sends": "blocking"})").sends, Sends::blocking);
   EXPECT_EQ(
-      flat_refusal("flat:4,sends=blocking,sharing=fair"),
+      flat_rejection("flat:4,sends=blocking,sharing=fair"),
       "cluster 'flat:4,sends=blocking,sharing=fair': has sends that block and links that are shared fairly, which "
-      "do not go together; use sharing queue or sends beside");
-  EXPECT_EQ(flat_refusal("flat:4,sharing=fairly"),
+      "do not go together; use sharing queue or sends overlapped");
+  EXPECT_EQ(flat_rejection("flat:4,sharing=fairly"),
             "cluster 'flat:4,sharing=fairly': 'fairly' is unknown; did you mean 'fair'?");
 }
 
@@ -154,15 +154,15 @@ TEST(ClusterTest, SaysWhatPairsTake) {
   EXPECT_NE(error_of([] { from_text(kNode + R"({"count": 2}, "pair_share": 0.3})"); }).find("/pair_share"),
             std::string::npos);
   for (const std::string wrong : {"", "0.3", "11", "a", "0.9x"})
-    EXPECT_EQ(flat_refusal("flat:4,pair_share=" + wrong),
+    EXPECT_EQ(flat_rejection("flat:4,pair_share=" + wrong),
               "cluster 'flat:4,pair_share=" + wrong + "': pair_share is '" + wrong +
                   "'; give 0.5 to 10: what two ops take as a pair, as a part of what they take one after the other");
   EXPECT_EQ(load_cluster("flat:4", kFolder).pairs, Pairs::apart);
   EXPECT_EQ(load_cluster("flat:4,pairs=overlap", kFolder).pairs, Pairs::overlap);
   EXPECT_EQ(from_text(kNode + R"({"count": 2}, "pairs": "overlap"})").pairs, Pairs::overlap);
-  EXPECT_EQ(flat_refusal("flat:4,pairs=overlaps"),
+  EXPECT_EQ(flat_rejection("flat:4,pairs=overlaps"),
             "cluster 'flat:4,pairs=overlaps': 'overlaps' is unknown; did you mean 'overlap'?");
-  EXPECT_EQ(flat_refusal("flat:4,pairs=overlap,pair_share=0.9"),
+  EXPECT_EQ(flat_rejection("flat:4,pairs=overlap,pair_share=0.9"),
             "cluster 'flat:4,pairs=overlap,pair_share=0.9': says by pair_share and by pairs what an overlapped pair "
             "takes; leave one of them out");
 }
@@ -171,18 +171,18 @@ TEST(ClusterTest, BucketsOfGradientsAreNoKeyOfAClusterAndTheErrorSaysWhereTheyBe
   const std::string instead =
       "is a setting of the case, not of the cluster; write --gradient-buckets 25MB, or \"gradient_buckets\": \"25MB\" "
       "in a sweep (25MB is the default)";
-  EXPECT_EQ(flat_refusal("flat:4,bucket=25MB"), "cluster 'flat:4,bucket=25MB': bucket: " + instead);
-  EXPECT_EQ(refusal(kNode + R"({"count": 2}, "bucket": "25MB"})"), "c.json: /bucket: " + instead);
+  EXPECT_EQ(flat_rejection("flat:4,bucket=25MB"), "cluster 'flat:4,bucket=25MB': bucket: " + instead);
+  EXPECT_EQ(rejection(kNode + R"({"count": 2}, "bucket": "25MB"})"), "c.json: /bucket: " + instead);
 }
 
 TEST(ClusterNodesTest, ErrorsNameThePlace) {
-  EXPECT_EQ(refusal(kNode + R"({"count": 0}})"), "c.json: /nodes/count: is 0; must be at least 1");
-  EXPECT_EQ(refusal(kNode + R"({"count": 9, "cards": "rack"}})"),
+  EXPECT_EQ(rejection(kNode + R"({"count": 0}})"), "c.json: /nodes/count: is 0; must be at least 1");
+  EXPECT_EQ(rejection(kNode + R"({"count": 9, "cards": "rack"}})"),
             "c.json: /nodes/cards: 'rack' is unknown; use node (a network card a node) or device (a card a device)");
-  EXPECT_EQ(refusal(kNode + R"({"count": 4000}})"),
+  EXPECT_EQ(rejection(kNode + R"({"count": 4000}})"),
             "c.json: /nodes/count: 8000 devices are too many for a link between every pair; use at most 4096, or list "
             "the links");
-  EXPECT_EQ(refusal(kNode + R"({"count": 2, "bandwidth": "0B/s"}})"),
+  EXPECT_EQ(rejection(kNode + R"({"count": 2, "bandwidth": "0B/s"}})"),
             "c.json: /nodes/bandwidth: '0B/s' is not a rate greater than 0; write it like 100Mbit/s");
 }
 
@@ -197,30 +197,32 @@ TEST(ClusterJsonTest, APeakIn16BitIsAsStatedOrTheUsualDevices) {
 }
 
 TEST(ClusterJsonTest, ErrorsNameThePlace) {
-  EXPECT_EQ(refusal(R"({"devices": [{}]})"), "c.json: /name: is missing");
-  EXPECT_EQ(refusal(R"({"name": "n"})"), "c.json: /devices: a cluster needs at least one device");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 0}]})"),
+  EXPECT_EQ(rejection(R"({"devices": [{}]})"), "c.json: /name: is missing");
+  EXPECT_EQ(rejection(R"({"name": "n"})"), "c.json: /devices: a cluster needs at least one device");
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"count": 0}]})"),
             "c.json: /devices/0/count: is 0; must be at least 1");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 60000}, {"count": 60000}]})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"count": 60000}, {"count": 60000}]})"),
             "c.json: /devices: are more than 100000; describe fewer");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memry": 1}]})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"memry": 1}]})"),
             "c.json: /devices/0/memry: unknown key 'memry'; did you mean 'memory'?");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"memory": "16 gibi"}]})"),
             "c.json: /devices/0/memory: unknown unit in '16 gibi'; use B, kB, MB, GB, TB, KiB, "
             "MiB, GiB or TiB");
   for (const char* key : {"flops", "flops_16", "speed"})
-    EXPECT_EQ(refusal(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
+    EXPECT_EQ(rejection(R"({"name": "n", "devices": [{")" + std::string(key) + R"(": 0}]})"),
               "c.json: /devices/0/" + std::string(key) + ": must be greater than 0");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"memory": "0B"}]})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"memory": "0B"}]})"),
             "c.json: /devices/0/memory: must be greater than 0");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"launch": "-1us"}]})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"launch": "-1us"}]})"),
             "c.json: /devices/0/launch: '-1us' must be finite and not negative; write it like 5us");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{}], "link": []})"),
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{}], "link": []})"),
             "c.json: /link: unknown key 'link'; did you mean 'links'?");
 }
 
 TEST(ClusterJsonTest, AQuantityWithoutItsUnitIsAnError) {
-  const auto device = [](const std::string& text) { return refusal(R"({"name": "n", "devices": [{)" + text + "}]}"); };
+  const auto device = [](const std::string& text) {
+    return rejection(R"({"name": "n", "devices": [{)" + text + "}]}");
+  };
   EXPECT_EQ(device(R"("memory": 40)"), R"(c.json: /devices/0/memory: 40 has no unit; write it like "16GiB")");
   EXPECT_EQ(device(R"("memory_bandwidth": 9e11)"),
             R"(c.json: /devices/0/memory_bandwidth: 900000000000.0 has no unit; write it like "25GB/s")");
@@ -235,7 +237,7 @@ TEST(ClusterJsonTest, AQuantityWithoutItsUnitIsAnError) {
 
 TEST(ClusterJsonTest, LinkErrorsNameTheLink) {
   const auto link = [](const std::string& text) {
-    return refusal(R"({"name": "n", "devices": [{"count": 2}], "links": [{)" + text + "}]}");
+    return rejection(R"({"name": "n", "devices": [{"count": 2}], "links": [{)" + text + "}]}");
   };
   EXPECT_EQ(link(R"("from": 0, "to": 2)"), "c.json: /links/0/to: device 2 does not exist; there are 2");
   EXPECT_EQ(link(R"("from": -1, "to": 1)"), "c.json: /links/0/from: is -1; must be at least 0");
@@ -247,7 +249,7 @@ TEST(ClusterJsonTest, LinkErrorsNameTheLink) {
   EXPECT_EQ(link(R"("from": 0, "to": 1, "group": 3)"), "c.json: /links/0/group: must be a text, is number");
   EXPECT_EQ(link(R"("from": 0, "to": 1, "dup": true)"),
             "c.json: /links/0/dup: unknown key 'dup'; did you mean 'duplex'?");
-  EXPECT_EQ(refusal(R"({"name": "n", "devices": [{"count": 2}], "links": [{"from": 0, "to": 1}],
+  EXPECT_EQ(rejection(R"({"name": "n", "devices": [{"count": 2}], "links": [{"from": 0, "to": 1}],
                        "all_to_all": {}})"),
             "c.json: /all_to_all: give links or all_to_all, not both");
 }
@@ -265,22 +267,22 @@ TEST(FlatClusterTest, LinksEveryPair) {
 }
 
 TEST(FlatClusterTest, ErrorsNameTheField) {
-  EXPECT_EQ(flat_refusal("flat:0"), "cluster 'flat:0': '0' is not a number of devices; write flat:4");
+  EXPECT_EQ(flat_rejection("flat:0"), "cluster 'flat:0': '0' is not a number of devices; write flat:4");
   for (const char* count : {"", "x", "4.5", "-2", "99999999999999999999"})
-    EXPECT_NE(flat_refusal("flat:" + std::string(count)).find("is not a number of devices"), std::string::npos);
-  EXPECT_EQ(flat_refusal("flat:2,bandwith=1GB/s"),
+    EXPECT_NE(flat_rejection("flat:" + std::string(count)).find("is not a number of devices"), std::string::npos);
+  EXPECT_EQ(flat_rejection("flat:2,bandwith=1GB/s"),
             "cluster 'flat:2,bandwith=1GB/s': unknown key 'bandwith'; did you mean 'bandwidth'?");
-  EXPECT_NE(flat_refusal("flat:2,latency=5parsec").find("unknown unit in '5parsec'"), std::string::npos);
-  EXPECT_NE(flat_refusal("flat:2,bandwidth=0").find("'0' is not a rate greater than 0"), std::string::npos);
+  EXPECT_NE(flat_rejection("flat:2,latency=5parsec").find("unknown unit in '5parsec'"), std::string::npos);
+  EXPECT_NE(flat_rejection("flat:2,bandwidth=0").find("'0' is not a rate greater than 0"), std::string::npos);
   for (const char* speed : {"0", "-1", "fast", "2ms", "inf", ""})
-    EXPECT_NE(flat_refusal("flat:2,speed=" + std::string(speed)).find("speed must be a number"), std::string::npos)
+    EXPECT_NE(flat_rejection("flat:2,speed=" + std::string(speed)).find("speed must be a number"), std::string::npos)
         << speed;
-  EXPECT_NE(flat_refusal("flat:2,memory=0").find("memory must be greater than 0"), std::string::npos);
+  EXPECT_NE(flat_rejection("flat:2,memory=0").find("memory must be greater than 0"), std::string::npos);
 }
 
 TEST(LoadClusterTest, ADescriptionThatEndsInACommaIsAnError) {
   for (const std::string description : {"flat:4,", "flat:4,memory=1GiB,", "dgx1_v100,"})
-    EXPECT_EQ(flat_refusal(description),
+    EXPECT_EQ(flat_rejection(description),
               "cluster '" + description + "': ends in a comma; leave it out, or add a key like memory=16GiB");
 }
 
@@ -291,10 +293,10 @@ TEST(LoadClusterTest, RatesAreInBytesOrBitsPerSecondAndBytesAreNoRates) {
         1.25e9);
     for (const std::string wrong :
          {",bandwidth=10GB", ",bandwidth=10Gb/s", ",memory=16GiB/s", ",memory=16Gb", ",memory=40"})
-      EXPECT_TRUE(flat_refusal(cluster + wrong).starts_with("cluster '" + cluster + wrong + "': ")) << wrong;
+      EXPECT_TRUE(flat_rejection(cluster + wrong).starts_with("cluster '" + cluster + wrong + "': ")) << wrong;
   }
   EXPECT_EQ(load_cluster("flat:4,host=80Gbit/s", kFolder).devices[0].host_bandwidth, 1e10);
-  EXPECT_NE(flat_refusal("flat:4,host=12GB").find("unknown unit in '12GB'"), std::string::npos);
+  EXPECT_NE(flat_rejection("flat:4,host=12GB").find("unknown unit in '12GB'"), std::string::npos);
 }
 
 TEST(LoadClusterTest, ANamedClusterTakesAnotherMemory) {
@@ -302,14 +304,14 @@ TEST(LoadClusterTest, ANamedClusterTakesAnotherMemory) {
   ASSERT_EQ(more.devices.size(), usual.devices.size());
   for (const Device& device : more.devices) EXPECT_EQ(device.memory, GiB(80));
   EXPECT_EQ(more.devices.front().flops, usual.devices.front().flops);
-  EXPECT_EQ(flat_refusal("dgx1_v100,memory=80"),
+  EXPECT_EQ(flat_rejection("dgx1_v100,memory=80"),
             "cluster 'dgx1_v100,memory=80': '80' has no unit; write it like 16GiB");
-  EXPECT_NE(flat_refusal("dgx1_v100,speed=2").find("write speed=8-15:0.25"), std::string::npos);
+  EXPECT_NE(flat_rejection("dgx1_v100,speed=2").find("write speed=8-15:0.25"), std::string::npos);
 }
 
-TEST(LoadClusterTest, UnknownNamesAreRefusedWithTheNearest) {
-  EXPECT_EQ(flat_refusal("dgx1_v10"), "unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
-  EXPECT_NE(flat_refusal("no/such/file.json").find("no such file"), std::string::npos);
+TEST(LoadClusterTest, UnknownNamesAreRejectdWithTheNearest) {
+  EXPECT_EQ(flat_rejection("dgx1_v10"), "unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
+  EXPECT_NE(flat_rejection("no/such/file.json").find("no such file"), std::string::npos);
 }
 
 TEST(LoadClusterTest, AListedClusterMayHaveOtherLinksAndSlowerDevices) {
@@ -328,13 +330,13 @@ TEST(LoadClusterTest, AListedClusterMayHaveOtherLinksAndSlowerDevices) {
 }
 
 TEST(LoadClusterTest, ChangesOfAListedClusterAreReadWithCare) {
-  EXPECT_NE(flat_refusal("dgx1_v100,speed=0-9:2").find("devices 0-9 do not exist; there are 8"), std::string::npos);
+  EXPECT_NE(flat_rejection("dgx1_v100,speed=0-9:2").find("devices 0-9 do not exist; there are 8"), std::string::npos);
   for (const char* speed : {"", "2", "1-:2", "0:0", "0:x", "0-1:inf", "-1:2"})
-    EXPECT_NE(flat_refusal("dgx1_v100,speed=" + std::string(speed)).find("is not devices and their speed"),
+    EXPECT_NE(flat_rejection("dgx1_v100,speed=" + std::string(speed)).find("is not devices and their speed"),
               std::string::npos)
         << speed;
-  EXPECT_NE(flat_refusal("dgx1_v100,bandwith=1GB/s").find("did you mean 'bandwidth'?"), std::string::npos);
-  EXPECT_NE(flat_refusal("dgx1_v100,,sharing=fair").find("unknown key ''"), std::string::npos);
+  EXPECT_NE(flat_rejection("dgx1_v100,bandwith=1GB/s").find("did you mean 'bandwidth'?"), std::string::npos);
+  EXPECT_NE(flat_rejection("dgx1_v100,,sharing=fair").find("unknown key ''"), std::string::npos);
 }
 
 TEST(ListedClustersTest, EveryOneLoadsSaysItsSourceAndConnectsAllDevices) {
@@ -386,7 +388,7 @@ TEST(PathTest, TakesTheFasterOfTwoParallelLinks) {
   EXPECT_EQ(path(c, DeviceId(0), DeviceId(1))[0].number, 1u);
 }
 
-TEST(PathTest, IsEmptyToItselfAndRefusedWhereThereIsNone) {
+TEST(PathTest, IsEmptyToItselfAndRejectdWhereThereIsNone) {
   const Cluster c = cluster_of(4, {link(0, 1, 1e9), link(2, 3, 1e9)});
   EXPECT_TRUE(path(c, DeviceId(1), DeviceId(1)).empty());
   EXPECT_EQ(error_of([&] { path(c, DeviceId(0), DeviceId(3)); }),

@@ -172,8 +172,8 @@ CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch) {
   return result;
 }
 
-CostGraph grouped_costs(const CostGraph& costs, int micros_per_op) {
-  const std::int64_t micro_batch = micros_per_op * costs.micro_batch;
+CostGraph grouped_costs(const CostGraph& costs, int microbatches_per_op) {
+  const std::int64_t micro_batch = microbatches_per_op * costs.micro_batch;
   for (const CostGraph& larger : costs.larger)
     if (larger.micro_batch == micro_batch) return larger;
   return in_proportion(costs, micro_batch);

@@ -55,7 +55,7 @@ struct LayerCost {
   std::optional<Bytes> stash = {}, weight_stash = {};
   std::vector<LayerVariant> variants = {};        // empty: only as above
   std::vector<DeviceTime> on = {};                // devices not named here: as above, by their speed
-  std::optional<LayerMeasurement> measured = {};  // beside the seconds; absent: not measured inside a run
+  std::optional<LayerMeasurement> measured = {};  // in addition to the seconds; absent: not measured inside a run
   // Shares of the seconds of F and I that go with the pairs of positions of a sequence, the rest with the positions.
   // Known where sequences are cut into chunks.
   double forward_pairs = 0, input_gradient_pairs = 0;
@@ -85,8 +85,8 @@ struct CostGraph {
   std::optional<MachineCosts> machine = {};  // absent: not measured inside a run
   Seconds launch = {};   // part of every pass of a layer that takes any time, whatever its size; by formula only
   Storage storage = {};  // what its bytes are counted in: LayerCost::parameters are those of the weights
-  // What goes with so many bytes of weights: their gradients; and weights, gradients and fp32 copies together, which is
-  // what planners count that ask for no optimizer.
+  // What comes with that many bytes of weights: their gradients; and weights, gradients and fp32 copies together, which
+  // is what planners count that ask for no optimizer.
   Bytes gradients(Bytes weights) const { return weights * storage.gradient.value / storage.weight.value; }
   Bytes resident(Bytes weights) const {
     return weights + gradients(weights) + weights * storage.master.value / storage.weight.value;
@@ -96,8 +96,8 @@ struct CostGraph {
 // The costs of micro-batches of another size, in proportion to the samples.
 CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch);
 
-// The costs of `micros_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
-CostGraph grouped_costs(const CostGraph& costs, int micros_per_op);
+// The costs of `microbatches_per_op` micro-batches taken at once by one op: from `larger`, or in proportion.
+CostGraph grouped_costs(const CostGraph& costs, int microbatches_per_op);
 
 // The costs in inference: only F takes time. Variants, which are not told apart by direction, are left out.
 CostGraph forward_only(CostGraph costs);

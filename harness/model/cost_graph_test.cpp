@@ -122,19 +122,20 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
   EXPECT_EQ(back.layers[1].kept(), back.layers[1].output);
   EXPECT_FALSE(back.layers[1].weight_stash);
   EXPECT_EQ(grouped_costs(back, 3).layers[0].kept(), Bytes(33));
-  const auto refusal = [&](const std::string& pointer, const Json& value) {
+  const auto rejection = [&](const std::string& pointer, const Json& value) {
     Json changed = json;
     changed.at_pointer(pointer) = value;
     return error_of([&] { cost_graph_from_json(changed, "g.json"); });
   };
-  EXPECT_EQ(refusal("/layers/1/input_bytes", {1}),
+  EXPECT_EQ(rejection("/layers/1/input_bytes", {1}),
             "g.json: /layers/1/input_bytes: must be an array with one number of bytes per input");
-  EXPECT_EQ(refusal("/layers/0/stash", -1), "g.json: /layers/0/stash: is -1; must be at least 0");
-  EXPECT_EQ(refusal("/layers/0/variants/0/tensor", 0), "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
-  EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{"x", 1}}),
+  EXPECT_EQ(rejection("/layers/0/stash", -1), "g.json: /layers/0/stash: is -1; must be at least 0");
+  EXPECT_EQ(rejection("/layers/0/variants/0/tensor", 0),
+            "g.json: /layers/0/variants/0/tensor: is 0; must be at least 1");
+  EXPECT_EQ(rejection("/layers/0/variants/0/output_sync", {{"x", 1}}),
             "g.json: /layers/0/variants/0/output_sync/x: is not the number of a layer");
   for (const char* none : {"0", "2", "999999"})
-    EXPECT_EQ(refusal("/layers/0/variants/0/output_sync", {{none, 1}}),
+    EXPECT_EQ(rejection("/layers/0/variants/0/output_sync", {{none, 1}}),
               std::string("g.json: /layers/0/variants/0/output_sync/") + none + ": layer " + none +
                   " does not read layer 0's output; name a layer that has it among its inputs");
 }
@@ -163,23 +164,24 @@ TEST(CostGraphJsonTest, WhatAMachineCostsComesBackTooAndAnEarlierVersionHasLess)
 }
 
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {
-  const auto refusal = [](const std::string& pointer, const Json& value) {
+  const auto rejection = [](const std::string& pointer, const Json& value) {
     Json json = to_json(two_layers());
     json.at_pointer(pointer) = value;
     return error_of([&] { cost_graph_from_json(json, "g.json"); });
   };
-  EXPECT_EQ(refusal("/schema", "other"),
+  EXPECT_EQ(rejection("/schema", "other"),
             "g.json: /schema: is not 'sluice/cost_graph/1'; make the file with sluice profile");
-  EXPECT_EQ(refusal("/micro_batch", 0), "g.json: /micro_batch: is 0; must be at least 1");
-  EXPECT_EQ(refusal("/layers", Json::array()), "g.json: /layers: must not be empty");
-  EXPECT_EQ(refusal("/layers/1/forward", -1), "g.json: /layers/1/forward: must not be negative");
-  EXPECT_EQ(refusal("/layers/0/parameters", -1), "g.json: /layers/0/parameters: is -1; must be at least 0");
-  EXPECT_EQ(refusal("/layers/0/inputs", {0}),
+  EXPECT_EQ(rejection("/micro_batch", 0), "g.json: /micro_batch: is 0; must be at least 1");
+  EXPECT_EQ(rejection("/layers", Json::array()), "g.json: /layers: must not be empty");
+  EXPECT_EQ(rejection("/layers/1/forward", -1), "g.json: /layers/1/forward: must not be negative");
+  EXPECT_EQ(rejection("/layers/0/parameters", -1), "g.json: /layers/0/parameters: is -1; must be at least 0");
+  EXPECT_EQ(rejection("/layers/0/inputs", {0}),
             "g.json: /layers/0/inputs: must name earlier layers (or -1, -2, ... for the model's "
             "inputs); the graph must not be cyclic");
-  EXPECT_EQ(refusal("/layers/0/inputs", 3), "g.json: /layers/0/inputs: must be an array, is number");
-  EXPECT_EQ(refusal("/layers/0/forwrd", 1), "g.json: /layers/0/forwrd: unknown key 'forwrd'; did you mean 'forward'?");
-  EXPECT_EQ(refusal("/extra", 1).substr(0, 37), "g.json: /extra: unknown key 'extra'; ");
+  EXPECT_EQ(rejection("/layers/0/inputs", 3), "g.json: /layers/0/inputs: must be an array, is number");
+  EXPECT_EQ(rejection("/layers/0/forwrd", 1),
+            "g.json: /layers/0/forwrd: unknown key 'forwrd'; did you mean 'forward'?");
+  EXPECT_EQ(rejection("/extra", 1).substr(0, 37), "g.json: /extra: unknown key 'extra'; ");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Episode {
   int device = 0;             // of a link: the device at one end
   int to = -1;                // link: at the other end; -1: every link of the device
   double start = 0, end = 0;  // seconds of training; end may be infinite
-  double slowdown = 1;        // at least 1: an op, or a transfer, takes so many times as long
+  double slowdown = 1;        // at least 1: an op, or a transfer, takes this many times as long
 };
 
 struct Interference {

@@ -148,7 +148,7 @@ Interference link_jitter(const Request& q) {
 // One victim, of which every slowdown above 8 is, is left out.
 Interference gavel(const Request& q, const std::string& gpu) {
   constexpr std::size_t most = 64 << 20;
-  constexpr double most_times = 1e6;
+  constexpr double max_times = 1e6;
   if (q.file.empty()) throw InputError(q.where, "has no file", "give file=PATH of Gavel's co-location slowdowns");
   std::istringstream in(read_text(q.file, most, "give file=PATH of Gavel's co-location slowdowns"));
   std::vector<double> slowdowns;
@@ -162,7 +162,7 @@ Interference gavel(const Request& q, const std::string& gpu) {
     const std::size_t comma = line.rfind(',');
     const std::optional<double> slowdown =
         comma == std::string::npos ? std::nullopt : number_in(std::string_view(line).substr(comma + 1));
-    if (!slowdown || *slowdown > most_times)
+    if (!slowdown || *slowdown > max_times)
       throw InputError(visible(q.file), "'" + visible(line) + "' does not end in a slowdown");
     slowdowns.push_back(std::max(1.0, *slowdown));
   }

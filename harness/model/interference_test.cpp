@@ -82,19 +82,19 @@ TEST(InterferenceTest, EveryPresetCanBeLoaded) {
 }
 
 TEST(InterferenceTest, MistakesAreNamed) {
-  const auto refuses = [](const std::string& text, const std::string& because) {
+  const auto rejects = [](const std::string& text, const std::string& because) {
     const std::string error = error_of([&] { given(text); });
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
-  refuses("ligth", "did you mean 'light'");
-  refuses("light:sede=2", "did you mean 'seed'");
-  refuses("compute:9x2", "device 9 does not exist");
-  refuses("compute:1@20-10x2", "must end after it starts");
-  refuses("compute:1@10-20x0.5", "must be at least 1");
-  refuses("compute:1@10-20", "is not an episode");
-  refuses("compute:onex2", "is not a number");
-  refuses("gavel-p100:file=/nowhere.csv", "no such file");
-  refuses("compute:0-1x2", "only a link has two");
+  rejects("ligth", "did you mean 'light'");
+  rejects("light:sede=2", "did you mean 'seed'");
+  rejects("compute:9x2", "device 9 does not exist");
+  rejects("compute:1@20-10x2", "must end after it starts");
+  rejects("compute:1@10-20x0.5", "must be at least 1");
+  rejects("compute:1@10-20", "is not an episode");
+  rejects("compute:onex2", "is not a number");
+  rejects("gavel-p100:file=/nowhere.csv", "no such file");
+  rejects("compute:0-1x2", "only a link has two");
 }
 
 TEST(InterferenceTest, NoiseHasMeanOneAndTheSpreadThatWasAsked) {

@@ -32,7 +32,7 @@ double tile_share(const KernelFit& fit, const Tile& tile) {
 }
 
 // Without the gap.
-double least_seconds(const Calibration& c, const KernelFit& fit, const Product& p, const Traffic& traffic) {
+double min_seconds(const Calibration& c, const KernelFit& fit, const Product& p, const Traffic& traffic) {
   const double prologue = p.k < fit.short_below ? fit.short_prologue : fit.prologue;
   const double processors = c.multiprocessors, bandwidth = c.memory_bandwidth * fit.bandwidth_share;
   double least = std::numeric_limits<double>::infinity();
@@ -96,7 +96,7 @@ const KernelFit& fit_of_pass(const ConvolutionFits& fits, ConvolutionPass pass) 
 
 Seconds product_seconds(const Calibration& c, const Product& p) {
   const double bytes = static_cast<double>(c.element.value) * p.batch * (p.m * p.k + p.k * p.n + p.m * p.n);
-  const Seconds seconds = Seconds(least_seconds(c, c.products, p, {bytes, 8 * p.batch * p.m * p.n})) + c.products.gap;
+  const Seconds seconds = Seconds(min_seconds(c, c.products, p, {bytes, 8 * p.batch * p.m * p.n})) + c.products.gap;
   return c.products.corrections ? seconds * correction(*c.products.corrections, p) : seconds;
 }
 
@@ -107,12 +107,12 @@ Seconds convolution_seconds(const Calibration& c, ConvolutionPass pass, const Co
                          v.images * v.out * v.out_height * v.out_width;
   const Traffic traffic{static_cast<double>(c.element.value) * numbers, 0};
   Product product = implied_product(pass, v);
-  double seconds = least_seconds(c, fit, product, traffic);
+  double seconds = min_seconds(c, fit, product, traffic);
   const bool transforms = v.kernel_height == 3 && v.kernel_width == 3 && v.stride == 1 && v.stride_across == 1 &&
                           v.in / v.groups >= kChannelsToTransform;
   if (transforms) {
     product.k = std::ceil(product.k / fit.gain_3x3);
-    seconds = std::min(seconds, least_seconds(c, fit, product, traffic));
+    seconds = std::min(seconds, min_seconds(c, fit, product, traffic));
   }
   const Seconds whole = Seconds(seconds) + fit.gap;
   return fit.corrections ? whole * correction(*fit.corrections, product) : whole;

@@ -46,7 +46,7 @@ struct AttentionWork {
 // or what the bytes take, if that is longer. Throws InputError where the calibration has none.
 Seconds fused_attention_seconds(const Calibration& calibration, bool backward, const AttentionWork& work);
 
-// Of a kernel that reads and writes so many bytes together.
+// Of a kernel that reads and writes `bytes` bytes in all.
 Seconds stream_seconds(const Calibration& calibration, double bytes);
 
 }  // namespace sluice

@@ -221,7 +221,7 @@ struct StashOf {
   StashSpec operator()(const MseLoss&) const { return {.extra = elements(in[0]) * element}; }
   StashSpec operator()(const BinaryCrossEntropyLoss&) const { return {.extra = elements(in[0]) * element}; }
 
-  // Of so many heads' scores of `rows` positions on `columns`: their log-sum-exps, or the matrices.
+  // Of `heads` heads' scores of `rows` positions on `columns`: their log-sum-exps, or the matrices.
   Bytes scores(std::int64_t heads, std::int64_t rows, std::int64_t columns) const {
     switch (storage.attention) {
       case AttentionScores::fused:

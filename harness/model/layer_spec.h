@@ -28,7 +28,7 @@ struct Linear {
   bool bias = true;
 };
 // x: [in, h, w] -> [out, h', w'], h' = floor((h + 2 padding - kernel) / stride) + 1, and w' alike.
-// W: [out, in / groups, kernel, kernel_across()]. groups: that many convolutions beside each other, each of its part of
+// W: [out, in / groups, kernel, kernel_across()]. groups: that many independent convolutions, each of its part of
 // the channels; in and out are multiples.
 struct Conv2d {
   std::int64_t in, out, kernel, stride = 1, padding = 0;

@@ -20,9 +20,9 @@ constexpr std::pair<const char*, std::string MachineCosts::*> kTexts[] = {
 constexpr std::pair<const char*, Seconds MachineCosts::*> kSeconds[] = {
     {"send", &MachineCosts::send},
     {"receive", &MachineCosts::receive},
-    {"wake", &MachineCosts::wake_up},
-    {"patience", &MachineCosts::spin_time},
-    {"rouse", &MachineCosts::notify},
+    {"wake_up", &MachineCosts::wake_up},
+    {"spin_time", &MachineCosts::spin_time},
+    {"notify", &MachineCosts::notify},
     {"forward_op", &MachineCosts::forward_op},
     {"backward_op", &MachineCosts::backward_op},
     {"weight_gradient_op", &MachineCosts::weight_gradient_op}};
@@ -47,7 +47,7 @@ Json to_json(const LayerMeasurement& measured) {
   Json json = {{"clear", measured.clear.value}, {"keeps_output", measured.keeps_output}};
   for (const auto& [name, member] : kPasses) {
     const PassMeasurement& pass = measured.*member;
-    json[name] = {{"beside", pass.beside},
+    json[name] = {{"contended", pass.contended},
                   {"half", pass.half},
                   {"spread", pass.spread},
                   {"peak", pass.peak.value},
@@ -65,7 +65,7 @@ LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
   for (const auto& [name, member] : kPasses) {
     JsonReader pass = reader.object(name);
     PassMeasurement& m = measured.*member;
-    m.beside = pass.above_zero("beside", kMaxNumber);
+    m.contended = pass.above_zero("contended", kMaxNumber);
     if (pass.has("half")) m.half = pass.above_zero("half", kMaxNumber);  // absent: of an earlier version
     m.spread = pass.number("spread", 0, kMaxNumber);
     m.peak = Bytes(pass.integer<std::int64_t>("peak", 0, kMaxBytes));
@@ -82,7 +82,7 @@ LayerMeasurement layer_measurement_from_json(JsonReader& reader) {
 }
 
 Json to_json(const MachineCosts& machine) {
-  Json json = {{"neighbours", machine.neighbours}, {"batched_micros", machine.batched_micros}};
+  Json json = {{"neighbours", machine.neighbours}, {"batched_microbatches", machine.batched_microbatches}};
   for (const auto& [name, member] : kTexts) json[name] = machine.*member;
   for (const auto& [name, member] : kSeconds) json[name] = (machine.*member).value;
   for (const auto& [name, member] : kPerByte) json[name] = machine.*member;
@@ -108,8 +108,8 @@ BetweenProcesses between_processes_from_json(JsonReader& reader) {
 MachineCosts machine_costs_from_json(JsonReader& reader) {
   MachineCosts machine;
   machine.neighbours = reader.integer<int>("neighbours", 0, kMaxCount);
-  if (reader.has("batched_micros"))  // absent: of an earlier version
-    machine.batched_micros = reader.integer<int>("batched_micros", 0, kMaxCount);
+  if (reader.has("batched_microbatches"))  // absent: of an earlier version
+    machine.batched_microbatches = reader.integer<int>("batched_microbatches", 0, kMaxCount);
   for (const auto& [name, member] : kTexts) machine.*member = reader.text(name);
   for (const auto& [name, member] : kSeconds) machine.*member = Seconds(reader.number(name, 0, kMaxSeconds));
   for (const auto& [name, member] : kPerByte) machine.*member = reader.number(name, 0, kMaxSeconds);

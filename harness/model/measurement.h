@@ -11,13 +11,13 @@ namespace sluice {
 class Json;
 class JsonReader;
 
-// What measuring inside a run (`sluice profile`) says of one pass of a layer beyond its seconds, which are those beside
-// idle neighbours.
+// What measuring inside a run (`sluice profile`) says of one pass of a layer beyond its seconds, which are those next
+// to idle neighbours.
 struct PassMeasurement {
-  double beside = 1;  // how many times as long it takes while all the other ranks of the machine are busy
-  double half = 1;    // how many times as long where the rank holds half of the layers: its working set is smaller
-  double spread = 0;  // half the distance between the quartiles, as a part of the median
-  Bytes peak, left;   // counted memory above that before the pass: the most, and at its end
+  double contended = 1;  // how many times as long it takes while all the other ranks of the machine are busy
+  double half = 1;       // how many times as long where the rank holds half of the layers: its working set is smaller
+  double spread = 0;     // half the distance between the quartiles, as a part of the median
+  Bytes peak, left;      // counted memory above that before the pass: the most, and at its end
 };
 
 struct LayerMeasurement {
@@ -42,14 +42,14 @@ struct BetweenProcesses {
   bool measured() const { return reduce > 0; }
 };
 
-// What a machine's executor costs beside the layers, as measured by `sluice profile`.
+// What a machine's executor costs in addition to the layers, as measured by `sluice profile`.
 struct MachineCosts {
-  std::string machine, build;  // processor and cores; program and LibTorch
-  std::string made;            // when: "2026-01-31T12:00:00Z"
-  int neighbours = 0;          // other ranks that were busy when the costs beside busy neighbours were measured
-  int batched_micros = 0;      // micro-batches that LayerMeasurement::batched_weight_gradient was measured with
-  Seconds send, receive;       // of a rank, for each of its messages
-  // What an op takes beside its layers. A backward is one op, whether it has the weight gradient or not.
+  std::string machine, build;    // processor and cores; program and LibTorch
+  std::string made;              // when: "2026-01-31T12:00:00Z"
+  int neighbours = 0;            // other ranks that were busy when the contended costs were measured
+  int batched_microbatches = 0;  // micro-batches that LayerMeasurement::batched_weight_gradient was measured with
+  Seconds send, receive;         // of a rank, for each of its messages
+  // What an op takes in addition to its layers. A backward is one op, whether it has the weight gradient or not.
   Seconds forward_op, backward_op, weight_gradient_op;
   double copy = 0;    // seconds per byte of a tensor that is copied for a message
   Seconds wake_up;    // latency from a message to a rank that sleeps until it comes

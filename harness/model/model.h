@@ -20,7 +20,7 @@ struct ModelGraph {
   std::string name;
   std::vector<ModelInput> inputs;
   std::vector<LayerSpec> layers;  // every layer's inputs come before it; a loss is last
-  int members = 1;                // of TensorModel::all: as many models beside each other, each with a loss
+  int members = 1;                // of TensorModel::all: as many models in parallel, each with a loss
 
   // Output shape of every layer. Throws InputError: cyclic or dangling input, shape that does not fit, duplicate name,
   // loss that is not last, a layer whose output nobody reads.

@@ -45,7 +45,7 @@ TEST(ModelGraph, ShapesFollowTheGraph) {
   EXPECT_EQ(parameter_count(small_mlp()), 8 * 6 + 6 + 6 * 4 + 4);
 }
 
-TEST(ModelGraph, RefusesALayerThatReadsALaterOne) {
+TEST(ModelGraph, RejectsALayerThatReadsALaterOne) {
   ModelGraph model = residual();
   model.layers[1].inputs = {2};  // a reads b, b reads a
   EXPECT_NE(model_error_of(model).find("layer 'a': reads 'b', which does not come before it"), std::string::npos);
@@ -53,7 +53,7 @@ TEST(ModelGraph, RefusesALayerThatReadsALaterOne) {
   EXPECT_NE(model_error_of(model).find("reads 'a', which does not come before"), std::string::npos);
 }
 
-TEST(ModelGraph, RefusesDanglingInputs) {
+TEST(ModelGraph, RejectsDanglingInputs) {
   ModelGraph model = small_mlp();
   model.layers[2].inputs = {9};
   EXPECT_NE(model_error_of(model).find("layer 'fc2': reads layer 9, the model has 4"), std::string::npos);
@@ -61,14 +61,14 @@ TEST(ModelGraph, RefusesDanglingInputs) {
   EXPECT_NE(model_error_of(model).find("reads model input 1, the model has 1"), std::string::npos);
 }
 
-TEST(ModelGraph, RefusesWidthsThatDoNotFit) {
+TEST(ModelGraph, RejectsWidthsThatDoNotFit) {
   ModelGraph model = small_mlp();
   model.layers[2].kind = Linear{7, 4};
   EXPECT_EQ(model_error_of(model),
             "model 'mlp': layer 'fc2' (Linear): expects a last dimension of 7, the input is [6]");
 }
 
-TEST(ModelGraph, RefusesDuplicateNamesLossesInTheMiddleAndUnreadOutputs) {
+TEST(ModelGraph, RejectsDuplicateNamesLossesInTheMiddleAndUnreadOutputs) {
   ModelGraph twice = small_mlp();
   twice.layers[2].name = "fc1";
   EXPECT_NE(model_error_of(twice).find("another layer has this name"), std::string::npos);
@@ -131,7 +131,7 @@ TEST(Interfaces, ModelInputsComeFirstInOrder) {
   EXPECT_EQ(cut[1].receives, (std::vector<int>{-1, -2, 0}));
 }
 
-TEST(Interfaces, RefusesAWrongStageTable) {
+TEST(Interfaces, RejectsAWrongStageTable) {
   EXPECT_THROW(interfaces(small_mlp(), std::vector<int>{0, 0}, 1), std::invalid_argument);
   EXPECT_THROW(interfaces(small_mlp(), std::vector<int>{0, 0, 0, 2}, 2), std::invalid_argument);
 }

@@ -41,7 +41,7 @@ struct Storage {
   // As the executor keeps them: everything in elements of one size.
   Storage(Bytes element) : activation(element), weight(element), gradient(element), state(element) {}
 
-  Bytes activation{4};  // also of gradients of activations, messages, and sums over groups that share layers
+  Bytes activation{4};  // also of gradients of activations, messages, and tensor-parallel sums
   Bytes weight{4};      // whatever passes read: the newest weights, old versions, predictions, gathered copies
   Bytes gradient{4};    // of weights: as it is accumulated, and summed over replicas
   Bytes state{4};       // of the optimizer's tensors, and of the directions that predictions go along

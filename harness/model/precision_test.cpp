@@ -17,7 +17,7 @@ const Storage kMixed(Precision::mixed, AttentionScores::fused);
 
 Storage with_scores(AttentionScores scores) { return {Precision::mixed, scores}; }
 
-// Weight, gradient, fp32 copies and so many tensors of state.
+// Weight, gradient, fp32 copies and `states` tensors of state.
 std::int64_t bytes_a_parameter(Precision precision, int state_tensors) {
   const Storage s(precision, AttentionScores::fused);
   return (s.weight + s.gradient + s.master + state_tensors * s.state).value;
@@ -133,12 +133,12 @@ TEST(PrecisionCosts, KeptScoresGoThroughMemory) {
   const auto seconds = [&](AttentionScores scores) {
     return analytic_costs(model, 1, slow, with_scores(scores)).layers[0].forward.value;
   };
-  // 100 x 100 scores of two heads, two bytes each, and a mask and another matrix beside them.
+  // 100 x 100 scores of two heads, two bytes each, and a mask and another matrix.
   EXPECT_NEAR(seconds(AttentionScores::kept) - seconds(AttentionScores::fused), 2 * 1e4 * 2 / 0.8e9, 1e-12);
   EXPECT_NEAR(seconds(AttentionScores::kept_with_dropout) - seconds(AttentionScores::kept), 2 * 1e4 * 3 / 0.8e9, 1e-12);
 }
 
-TEST(PrecisionCosts, ADeviceThatStatesNoPeakIn16BitIsRefused) {
+TEST(PrecisionCosts, ADeviceThatStatesNoPeakIn16BitIsRejectd) {
   Device device = kDevice;
   device.flops_16 = 0;
   EXPECT_EQ(error_of([&] { analytic_costs(linear_model(2, 2), 1, device, kMixed); }),

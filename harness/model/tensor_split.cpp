@@ -18,7 +18,7 @@ class Splitter {
       if (layer.tied_to >= 0)
         throw InputError("model '" + model.name + "'",
                          "'" + layer.name + "' uses the weight of '" + model.layers[layer.tied_to].name +
-                             "', and devices share layers with weights of their own",
+                             "', and tensor parallelism divides layers with weights of their own",
                          "leave tensor out, or leave tied_to out");
     split_.degree = degree;
     split_.whole = split_.member = model;

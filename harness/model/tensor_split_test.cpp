@@ -189,18 +189,18 @@ TEST(TensorSplit, DividesBothFactorsOfAGate) {
   EXPECT_NE(error_of([&] { split_tensors(mixed, 2); }).find("no layer that devices can share"), std::string::npos);
 }
 
-TEST(TensorSplit, RefusesADegreeThatDoesNotDivideWithTheNumbers) {
-  const auto refused = [](const ModelGraph& model, int degree, const std::string& text) {
+TEST(TensorSplit, RejectsADegreeThatDoesNotDivideWithTheNumbers) {
+  const auto rejectd = [](const ModelGraph& model, int degree, const std::string& text) {
     const std::string error = error_of([&] { split_tensors(model, degree); });
     EXPECT_NE(error.find(text), std::string::npos) << error;
   };
-  refused(classifier(10, 4, 6), 4, "layer 'table': 10 rows cannot be divided among 4 devices");
-  refused(classifier(12, 4, 6), 3, "layer 'attention': 4 heads cannot be divided among 3 devices");
-  refused(classifier(12, 4, 6), 4, "layer 'head': 6 classes cannot be divided among 4 devices");
+  rejectd(classifier(10, 4, 6), 4, "layer 'table': 10 rows cannot be divided among 4 devices");
+  rejectd(classifier(12, 4, 6), 3, "layer 'attention': 4 heads cannot be divided among 3 devices");
+  rejectd(classifier(12, 4, 6), 4, "layer 'head': 6 classes cannot be divided among 4 devices");
   ModelGraph norms = pair_model();
   norms.layers = {{"norm", LayerNorm{2}, {-1}}, {"loss", MseLoss{}, {0}}};
-  refused(norms, 2, "model 'pair': has no layer that devices can share");
-  refused(pair_model(), 3, "layer 'up': 4 outputs cannot be divided among 3 devices");
+  rejectd(norms, 2, "model 'pair': has no layer that devices can share");
+  rejectd(pair_model(), 3, "layer 'up': 4 outputs cannot be divided among 3 devices");
 }
 
 }  // namespace

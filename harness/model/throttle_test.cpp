@@ -26,17 +26,17 @@ TEST(ThrottleTest, SlowdownsAreOneARankOrOneForAll) {
 }
 
 TEST(ThrottleTest, MistakesAreNamed) {
-  const auto refuses = [](auto action, const std::string& because) {
+  const auto rejects = [](auto action, const std::string& because) {
     const std::string error = error_of(action);
     EXPECT_NE(error.find(because), std::string::npos) << error;
   };
-  refuses([] { Throttle::parse("rat=3", 2, "--throttle"); }, "did you mean 'rate'");
-  refuses([] { Throttle::parse("rate=0", 2, "--throttle"); }, "greater than 0");
-  refuses([] { Throttle::parse("rate=3Tbit/s", 2, "--throttle"); }, "unknown unit");
-  refuses([] { Throttle::parse("0-7:rate=3", 2, "--throttle"); }, "device 7 does not exist");
-  refuses([] { Throttle::parse("0:rate=3", 2, "--throttle"); }, "is not a link");
-  refuses([] { parse_slowdowns("1,2", 3, "--slowdown"); }, "2 slowdowns for 3 ranks");
-  refuses([] { parse_slowdowns("0.5", 3, "--slowdown"); }, "at least 1");
+  rejects([] { Throttle::parse("rat=3", 2, "--throttle"); }, "did you mean 'rate'");
+  rejects([] { Throttle::parse("rate=0", 2, "--throttle"); }, "greater than 0");
+  rejects([] { Throttle::parse("rate=3Tbit/s", 2, "--throttle"); }, "unknown unit");
+  rejects([] { Throttle::parse("0-7:rate=3", 2, "--throttle"); }, "device 7 does not exist");
+  rejects([] { Throttle::parse("0:rate=3", 2, "--throttle"); }, "is not a link");
+  rejects([] { parse_slowdowns("1,2", 3, "--slowdown"); }, "2 slowdowns for 3 ranks");
+  rejects([] { parse_slowdowns("0.5", 3, "--slowdown"); }, "at least 1");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Offload: the stashes of a rank that wait in its host's memory between a forward and its backward (PipeOffload). A
 // stash is what a stage keeps of one micro-batch; three moves take it out and bring it back, each before an op of the
 // rank:
-//   out     a copy to the host begins, beside the rank's ops
+//   out     a copy to the host begins, overlapping the rank's ops
 //   free    the rank waits until that copy is over, and gives the device's memory back
 //   back    memory on the device is taken again and a copy from the host begins; the I or B waits until it is over, and
 //           then gives the host's memory back

@@ -47,13 +47,13 @@ std::vector<std::vector<int>> inputs_of(const CostGraph& costs) {
 }
 
 static bool takes_groups(const Plan& plan) {
-  return std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.micros_per_op != 1; });
+  return std::ranges::any_of(plan.stages, [](const PlanStage& s) { return s.microbatches_per_op != 1; });
 }
 
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs) {
   StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs_of(costs)), "plan");
   if (takes_groups(plan))
-    for (const PlanStage& stage : plan.stages) graph.micros_per_op.push_back(stage.micros_per_op);
+    for (const PlanStage& stage : plan.stages) graph.microbatches_per_op.push_back(stage.microbatches_per_op);
   return graph;
 }
 
@@ -69,7 +69,8 @@ RankMap ranks_of(const Plan& plan) {
     const auto shared_by = static_cast<std::size_t>(stage.tensor);
     if (stage.tensor < 1 || stage.devices.size() % shared_by != 0)
       throw InputError("plan", std::to_string(stage.devices.size()) +
-                                   " devices of a stage cannot share its layers by " + std::to_string(stage.tensor));
+                                   " devices of a stage do not form tensor-parallel groups of " +
+                                   std::to_string(stage.tensor));
     for (std::size_t d = 0; d < stage.devices.size(); d += shared_by) {
       const auto [found, fresh] = rank_of.try_emplace(stage.devices[d], Rank(map.devices.size()));
       if (fresh && !plan.rank_order.empty())
@@ -115,7 +116,7 @@ std::vector<double> shares_of_layers(const Plan& plan, std::size_t devices) {
     const auto layers = static_cast<double>(stage.layers.size());
     all += layers;
     for (const DeviceId device : stage.devices)
-      if (device.index() < devices) shares[device.index()] += layers;  // stage_costs() refuses the others
+      if (device.index() < devices) shares[device.index()] += layers;  // stage_costs() rejects the others
   }
   for (double& share : shares) share = all > 0 ? share / all : 1;
   return shares;
@@ -140,10 +141,10 @@ class ContentionSums {
     cost.input_gradient += time.input_gradient;
     cost.weight_gradient += time.weight_gradient;
     cost.update += update;
-    forward_ += time.forward * measured.forward.beside;
-    input_gradient_ += time.input_gradient * measured.input_gradient.beside;
-    weight_gradient_ += time.weight_gradient * measured.weight_gradient.beside;
-    update_ += update * measured.update.beside;
+    forward_ += time.forward * measured.forward.contended;
+    input_gradient_ += time.input_gradient * measured.input_gradient.contended;
+    weight_gradient_ += time.weight_gradient * measured.weight_gradient.contended;
+    update_ += update * measured.update.contended;
     const double spread = time.forward.value * measured.forward.spread;
     spread_ += spread * spread;  // layers vary by themselves
   }
@@ -163,13 +164,13 @@ class ContentionSums {
 
 // Every stage from the costs of the micro-batches that its ops take at once.
 static std::vector<StageCost> grouped_stage_costs(Plan plan, const CostGraph& costs, const Cluster& cluster) {
-  std::vector<int> micros_per_op;
-  for (PlanStage& stage : plan.stages) micros_per_op.push_back(std::exchange(stage.micros_per_op, 1));
+  std::vector<int> microbatches_per_op;
+  for (PlanStage& stage : plan.stages) microbatches_per_op.push_back(std::exchange(stage.microbatches_per_op, 1));
   std::vector<StageCost> result(plan.stages.size());
-  for (const int micros : std::set(micros_per_op.begin(), micros_per_op.end())) {
-    const auto all = stage_costs(plan, grouped_costs(costs, micros), cluster);
+  for (const int microbatches : std::set(microbatches_per_op.begin(), microbatches_per_op.end())) {
+    const auto all = stage_costs(plan, grouped_costs(costs, microbatches), cluster);
     for (std::size_t s = 0; s < all.size(); ++s)
-      if (micros_per_op[s] == micros) result[s] = all[s];
+      if (microbatches_per_op[s] == microbatches) result[s] = all[s];
   }
   return result;
 }

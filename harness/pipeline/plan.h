@@ -16,8 +16,8 @@ namespace sluice {
 struct PlanStage {
   std::vector<int> layers;        // ascending indices into the model's layers
   std::vector<DeviceId> devices;  // more than one: data-parallel replicas, `tensor` devices each
-  int micros_per_op = 1;          // micro-batches that one of its ops takes at once
-  int tensor = 1;                 // devices that share every layer of a replica
+  int microbatches_per_op = 1;    // micro-batches that one of its ops takes at once
+  int tensor = 1;                 // tensor-parallel degree of a replica
   bool recompute = false;         // keeps its input only; the backward makes the activations again
   // Runs the weight gradients, where that is not the stage's (one) device.
   std::optional<DeviceId> weight_gradient_device = {};

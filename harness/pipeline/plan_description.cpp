@@ -27,7 +27,7 @@ PlanDescription::Stage describe_stage(const Plan& plan, const PlanStage& stage, 
     }
   if (stage.weight_gradient_device) s.weight_gradient_device = static_cast<int>(stage.weight_gradient_device->value);
   s.passed_channels = stage.passed_channels;
-  if (stage.micros_per_op != 1) s.micro_batch = stage.micros_per_op * plan.micro_batch;
+  if (stage.microbatches_per_op != 1) s.micro_batch = stage.microbatches_per_op * plan.micro_batch;
   return s;
 }
 

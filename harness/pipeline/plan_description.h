@@ -20,7 +20,7 @@ struct PlanDescription {
     std::optional<std::vector<int>> layers = {};  // indices into the model's layers; none: left out of a compact record
     std::vector<int> devices = {};
     int data = 1;    // replicas
-    int tensor = 1;  // devices that share every layer of a replica
+    int tensor = 1;  // tensor-parallel degree of a replica
     bool recompute = false;
     std::vector<std::string> variants = {};  // per layer, "" for the layer as measured; empty: none has variants
     std::optional<int> weight_gradient_device = {};

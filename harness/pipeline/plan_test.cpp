@@ -37,14 +37,14 @@ TEST(StageOfLayersTest, FindsTheStageOfEveryLayer) {
   EXPECT_EQ(stage_of_layers(plan_of({{{0, 2}, {DeviceId(0)}}, {{1, 3}, {DeviceId(1)}}}), 4), (std::vector{0, 1, 0, 1}));
 }
 
-TEST(StageOfLayersTest, LayersInNoStageOrInTwoAreRefused) {
-  const auto refusal = [](std::vector<PlanStage> stages) {
+TEST(StageOfLayersTest, LayersInNoStageOrInTwoAreRejectd) {
+  const auto rejection = [](std::vector<PlanStage> stages) {
     return error_of([&] { stage_of_layers(plan_of(std::move(stages)), 3); });
   };
-  EXPECT_EQ(refusal({{{0}, {}}, {{2}, {}}}), "plan: layer 1 is in no stage");
-  EXPECT_EQ(refusal({{{0, 1}, {}}, {{1, 2}, {}}}), "plan: layer 1 is in stages 0 and 1");
-  EXPECT_EQ(refusal({{{0, 1, 2, 3}, {}}}), "plan: stage 0 names layer 3, which does not exist");
-  EXPECT_EQ(refusal({{{-1, 0, 1, 2}, {}}}), "plan: stage 0 names layer -1, which does not exist");
+  EXPECT_EQ(rejection({{{0}, {}}, {{2}, {}}}), "plan: layer 1 is in no stage");
+  EXPECT_EQ(rejection({{{0, 1}, {}}, {{1, 2}, {}}}), "plan: layer 1 is in stages 0 and 1");
+  EXPECT_EQ(rejection({{{0, 1, 2, 3}, {}}}), "plan: stage 0 names layer 3, which does not exist");
+  EXPECT_EQ(rejection({{{-1, 0, 1, 2}, {}}}), "plan: stage 0 names layer -1, which does not exist");
 }
 
 TEST(StageGraphOfPlanTest, BranchesOfTheModelAreBranchesOfStages) {
@@ -53,7 +53,7 @@ TEST(StageGraphOfPlanTest, BranchesOfTheModelAreBranchesOfStages) {
   EXPECT_EQ(graph.predecessors[3], (std::vector{StageId(1), StageId(2)}));
 }
 
-TEST(StageGraphOfPlanTest, StagesThatNeedEachOtherAreRefused) {
+TEST(StageGraphOfPlanTest, StagesThatNeedEachOtherAreRejectd) {
   const Plan plan = plan_of({{{0, 3}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}});
   EXPECT_EQ(error_of([&] { stage_graph(plan, diamond()); }), "plan: the stages form a cycle through stage 0");
 }
@@ -140,7 +140,7 @@ TEST(RanksOfTest, DevicesThatShareLayersAreOneRank) {
   EXPECT_EQ(map.placement.stages[1], (std::vector{Rank(1), Rank(2)}));
   Plan odd = shared_branches();
   odd.stages[1].tensor = 3;
-  EXPECT_EQ(error_of([&] { ranks_of(odd); }), "plan: 4 devices of a stage cannot share its layers by 3");
+  EXPECT_EQ(error_of([&] { ranks_of(odd); }), "plan: 4 devices of a stage do not form tensor-parallel groups of 3");
 }
 
 TEST(StageCostsTest, VariantsReplaceALayersOwnTimes) {

@@ -11,22 +11,22 @@ int rank_in_replica(int rank, int replica, int ranks, const PipelineReplicas& re
                                                                 : rank * replicas.count + replica;
 }
 
-static void refuse_what_is_no_pipeline(const Plan& one) {
+static void reject_what_is_no_pipeline(const Plan& one) {
   const std::string remedy = "use one copy";
   const std::size_t replicas = one.stages.front().devices.size();
   for (const PlanStage& stage : one.stages) {
     if (stage.devices.size() != replicas)
       throw InputError("data_parallel", "the plan replicates its stages by itself, each as often as it wants to",
                        remedy);
-    if (stage.tensor != 1) throw InputError("data_parallel", "the plan shares layers between devices", remedy);
-    if (stage.micros_per_op != 1)
+    if (stage.tensor != 1) throw InputError("data_parallel", "the plan uses tensor parallelism", remedy);
+    if (stage.microbatches_per_op != 1)
       throw InputError("data_parallel", "a stage takes several micro-batches at once", remedy);
   }
 }
 
 Plan replicate(const Plan& one, int devices, int microbatches, const PipelineReplicas& replicas) {
   if (replicas.count == 1) return one;
-  refuse_what_is_no_pipeline(one);
+  reject_what_is_no_pipeline(one);
   const auto device_of = [&](DeviceId device, int replica) {
     return DeviceId(rank_in_replica(device.value, replica, devices, replicas));
   };

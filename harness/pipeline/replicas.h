@@ -1,5 +1,5 @@
 // PipelineReplicas: data-parallel replicas of a whole pipeline, each with its share of the micro-batches: data
-// parallelism beside pipeline parallelism. A stage is on one rank (or, where its plan says so, several) of every
+// parallelism combined with pipeline parallelism. A stage is on one rank (or, where its plan says so, several) of every
 // replica; these are its group, which reduces its gradients or, sharded, its weights too. Two ways to lay p ranks and D
 // replicas over devices, here p = 2, D = 4, machines of four:
 //

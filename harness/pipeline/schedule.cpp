@@ -34,7 +34,7 @@ Schedule forwards_of(const Schedule& schedule) {
 static void repeat_replicas(Placement& placement, const StageGraph& graph, int microbatches, int times) {
   bool in_turn = placement.replica_of.empty(), several_at_once = false;
   for (std::size_t s = 0; s < graph.size(); ++s) {
-    const int at_once = graph.micros_per_op_of(StageId(s));
+    const int at_once = graph.microbatches_per_op_of(StageId(s));
     several_at_once = several_at_once || at_once > 1;
     in_turn = in_turn && microbatches / at_once % static_cast<int>(placement.stages[s].size()) == 0;
   }
@@ -57,7 +57,7 @@ PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const
     ops.reserve(schedule.ranks[r].size() * static_cast<std::size_t>(times));
     for (int k = 1; k < times; ++k)
       for (Op op : schedule.ranks[r]) {
-        op.micro.value += k * schedule.microbatches / graph.micros_per_op_of(op.stage);
+        op.micro.value += k * schedule.microbatches / graph.microbatches_per_op_of(op.stage);
         ops.push_back(op);
       }
   }
@@ -258,26 +258,26 @@ StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>
   return graph;
 }
 
-int micros_per_message(const StageGraph& graph, StageId a, StageId b) {
-  if (graph.micros_per_op.empty()) return 1;
-  return std::gcd(graph.micros_per_op_of(a), graph.micros_per_op_of(b));
+int microbatches_per_message(const StageGraph& graph, StageId a, StageId b) {
+  if (graph.microbatches_per_op.empty()) return 1;
+  return std::gcd(graph.microbatches_per_op_of(a), graph.microbatches_per_op_of(b));
 }
 
 MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
-  if (graph.micros_per_op.empty()) return {op.value, op.value + 1};
-  const int mine = graph.micros_per_op_of(stage), theirs = graph.micros_per_op_of(neighbour);
+  if (graph.microbatches_per_op.empty()) return {op.value, op.value + 1};
+  const int mine = graph.microbatches_per_op_of(stage), theirs = graph.microbatches_per_op_of(neighbour);
   return {op.value * mine / theirs, ((op.value + 1) * mine + theirs - 1) / theirs};
 }
 
 MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour) {
-  if (graph.micros_per_op.empty()) return {op.value, op.value + 1};
-  const int per_op = graph.micros_per_op_of(stage) / micros_per_message(graph, stage, neighbour);
+  if (graph.microbatches_per_op.empty()) return {op.value, op.value + 1};
+  const int per_op = graph.microbatches_per_op_of(stage) / microbatches_per_message(graph, stage, neighbour);
   return {op.value * per_op, (op.value + 1) * per_op};
 }
 
 Micro op_of_message(const StageGraph& graph, StageId stage, Micro message, StageId neighbour) {
-  if (graph.micros_per_op.empty()) return message;
-  const int per_op = graph.micros_per_op_of(stage) / micros_per_message(graph, stage, neighbour);
+  if (graph.microbatches_per_op.empty()) return message;
+  const int per_op = graph.microbatches_per_op_of(stage) / microbatches_per_message(graph, stage, neighbour);
   return Micro(message.value / per_op);
 }
 

@@ -71,7 +71,7 @@ struct StageGraph {
   std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
   // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one. With 4, "5F2" is the
   // forward of stage 5 for micro-batches 8 to 11.
-  std::vector<int> micros_per_op = {};
+  std::vector<int> microbatches_per_op = {};
   // Stages that hold copies of one weight, which tied layers use (ModelGraph with_copies), ascending; in the order of
   // copied_layers().
   std::vector<std::vector<StageId>> copies = {};
@@ -82,7 +82,9 @@ struct StageGraph {
   std::vector<Loan> loans = {};
   std::size_t size() const { return predecessors.size(); }
   int stages() const { return static_cast<int>(size()); }
-  int micros_per_op_of(StageId stage) const { return micros_per_op.empty() ? 1 : micros_per_op[stage.index()]; }
+  int microbatches_per_op_of(StageId stage) const {
+    return microbatches_per_op.empty() ? 1 : microbatches_per_op[stage.index()];
+  }
 };
 
 // What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops and of the messages
@@ -91,7 +93,7 @@ struct StageGraph {
 struct MicroRange {
   int first, last;
 };
-int micros_per_message(const StageGraph& graph, StageId a, StageId b);
+int microbatches_per_message(const StageGraph& graph, StageId a, StageId b);
 MicroRange neighbour_ops(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
 MicroRange messages_of(const StageGraph& graph, StageId stage, Micro op, StageId neighbour);
 // The op of `stage` that makes or takes a message between it and `neighbour`.

@@ -23,7 +23,7 @@ TEST(ScheduleTest, ChunksOfSequencesHaveATextThatRoundTrips) {
   EXPECT_EQ(parse_schedule("rank 0: 0F0.0 0F0.1 0F1.0\n").microbatches, 4);
 }
 
-TEST(ScheduleTest, ChunksThatAreNoneAreRefused) {
+TEST(ScheduleTest, ChunksThatAreNoneAreRejectd) {
   for (const char* text : {"rank 0: 0F0.0 0F1\n", "rank 0: 0F0.\n", "rank 0: 0F0.-1\n", "rank 0: 0F0.1.2\n",
                            "rank 0: 0F0.99999999\n", "rank 0: 0F900000.9\n"})
     EXPECT_THROW(parse_schedule(text), InputError) << text;
@@ -37,7 +37,7 @@ TEST(OpTest, HasATextForm) {
   EXPECT_EQ(parse_op("3B1"), backward_op(3, 1));
 }
 
-TEST(OpTest, AnythingElseIsRefused) {
+TEST(OpTest, AnythingElseIsRejectd) {
   for (const char* text : {"", "F", "5", "5F", "F2", "5X2", "5F2x", "-1F0", "0F-1", "5f2", "5F 2", "99999999999F0",
                            "0F2147483647", "2000000F0"})
     EXPECT_EQ(error_of([&] { parse_op(text); }),
@@ -100,14 +100,14 @@ TEST(StageGraphTest, NeighboursAreAscending) {
   EXPECT_EQ(graph.predecessors[2], (std::vector{StageId(0), StageId(1)}));
 }
 
-TEST(StageGraphTest, CyclesAndBadEdgesAreRefused) {
+TEST(StageGraphTest, CyclesAndBadEdgesAreRejectd) {
   using Edges = std::vector<std::pair<StageId, StageId>>;
-  const auto refusal = [](const Edges& edges) { return error_of([&] { stage_graph(3, edges, "plan"); }); };
-  EXPECT_EQ(refusal({{StageId(0), StageId(1)}, {StageId(1), StageId(2)}, {StageId(2), StageId(1)}}),
+  const auto rejection = [](const Edges& edges) { return error_of([&] { stage_graph(3, edges, "plan"); }); };
+  EXPECT_EQ(rejection({{StageId(0), StageId(1)}, {StageId(1), StageId(2)}, {StageId(2), StageId(1)}}),
             "plan: the stages form a cycle through stage 1");
-  EXPECT_EQ(refusal({{StageId(1), StageId(1)}}), "plan: the stages form a cycle through stage 1");
-  EXPECT_EQ(refusal({{StageId(0), StageId(3)}}), "plan: edge 0 -> 3 names a stage that does not exist");
-  EXPECT_EQ(refusal({{StageId(0), StageId(1)}, {StageId(0), StageId(1)}}), "plan: edge 0 -> 1 is given twice");
+  EXPECT_EQ(rejection({{StageId(1), StageId(1)}}), "plan: the stages form a cycle through stage 1");
+  EXPECT_EQ(rejection({{StageId(0), StageId(3)}}), "plan: edge 0 -> 3 names a stage that does not exist");
+  EXPECT_EQ(rejection({{StageId(0), StageId(1)}, {StageId(0), StageId(1)}}), "plan: edge 0 -> 1 is given twice");
 }
 
 TEST(PlacementTest, MicroBatchesGoRoundTheReplicas) {

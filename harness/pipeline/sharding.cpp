@@ -30,17 +30,19 @@ static std::vector<Collective> reductions(const std::vector<Op>& ops, const Shar
     return op.kind == OpKind::backward || op.kind == OpKind::weight_gradient;
   };
   // Micro-batches of every stage in the order of their numbers, and of every reduction how many are still to come.
-  std::map<StageId, std::vector<Micro>> micros;
+  std::map<StageId, std::vector<Micro>> microbatches;
   for (const Op& op : ops)
-    if (makes_gradient(op)) micros[op.stage].push_back(op.micro);
+    if (makes_gradient(op)) microbatches[op.stage].push_back(op.micro);
   std::map<StageId, std::vector<int>> to_come;
   const auto reduction_of = [&](StageId stage, Micro micro) {
-    const auto& sorted = micros[stage];
+    const auto& sorted = microbatches[stage];
     const auto place = static_cast<std::size_t>(std::ranges::lower_bound(sorted, micro) - sorted.begin());
     if (sharding.reduce == Sharding::Reduce::per_microbatch) return place;
-    return sharding.micros_per_reduction == 0 ? 0 : place / static_cast<std::size_t>(sharding.micros_per_reduction);
+    return sharding.microbatches_per_reduction == 0
+               ? 0
+               : place / static_cast<std::size_t>(sharding.microbatches_per_reduction);
   };
-  for (auto& [stage, list] : micros) {
+  for (auto& [stage, list] : microbatches) {
     std::ranges::sort(list);
     auto& left = to_come[stage];
     for (const Micro micro : list) {

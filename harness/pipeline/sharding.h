@@ -10,7 +10,7 @@
 //               the next one.
 //   optimizer   its shard's state.
 // A gather is issued `prefetch` compute ops before the first that needs it (but after the free of an earlier copy of
-// the same stage), so that it can run beside them; a free follows the last op of a visit that reads the weights, a
+// the same stage), so that it can overlap them; a free follows the last op of a visit that reads the weights, a
 // reduce-scatter the last gradient it sums. Steps stand at the program's end, after every op, by stage. No gathered
 // copy outlives its version's step: the next run of the program gathers again.
 #pragma once
@@ -35,12 +35,12 @@ struct Sharding {
   enum class Reduce {
     never,
     per_microbatch,  // after each weight gradient
-    accumulated,     // after the last weight gradient of every micros_per_reduction micro-batches of a stage
+    accumulated,     // after the last weight gradient of every microbatches_per_reduction micro-batches of a stage
   };
   Gather gather = Gather::never;
   Reduce reduce = Reduce::never;
-  int micros_per_reduction = 0;  // with Reduce::accumulated; 0: all of the update
-  int prefetch = 1;              // compute ops between a gather's issue and its first use; 0: just before it
+  int microbatches_per_reduction = 0;  // with Reduce::accumulated; 0: all of the update
+  int prefetch = 1;                    // compute ops between a gather's issue and its first use; 0: just before it
   bool active() const { return gather != Gather::never; }
 };
 

@@ -23,10 +23,11 @@ std::vector<std::string> gathers(const std::string& text, Gather gather) {
   return places(schedule, collectives(schedule, {.gather = gather})[0].gathers);
 }
 
-std::vector<std::string> reductions(const std::string& text, Reduce reduce, int micros_per_reduction = 0) {
+std::vector<std::string> reductions(const std::string& text, Reduce reduce, int microbatches_per_reduction = 0) {
   const Schedule schedule = parse_schedule("rank 0: " + text);
   return places(schedule,
-                collectives(schedule, {.reduce = reduce, .micros_per_reduction = micros_per_reduction})[0].reductions);
+                collectives(schedule, {.reduce = reduce, .microbatches_per_reduction = microbatches_per_reduction})[0]
+                    .reductions);
 }
 
 using Places = std::vector<std::string>;
@@ -52,7 +53,7 @@ TEST(ShardingTest, ReductionsStandAfterTheLastGradientTheySum) {
 TEST(ShardingTest, AReductionCountsTheMicroBatchesOfItsRank) {
   // Rank 1 runs micro-batches 3, 4 and 5: a reduction of two sums 3 and 4.
   const Schedule schedule = parse_schedule("rank 0: 0F0 0B0 0F1 0B1 0F2 0B2\nrank 1: 0F3 0B3 0F4 0B4 0F5 0B5\n");
-  const auto found = collectives(schedule, {.reduce = Reduce::accumulated, .micros_per_reduction = 2});
+  const auto found = collectives(schedule, {.reduce = Reduce::accumulated, .microbatches_per_reduction = 2});
   ASSERT_EQ(found[1].reductions.size(), 2u);
   EXPECT_EQ(found[1].reductions[0].op, 3u);
   EXPECT_EQ(found[1].reductions[1].op, 5u);

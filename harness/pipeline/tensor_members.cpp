@@ -6,9 +6,9 @@
 
 namespace sluice {
 
-static void refuse_other_parallelism(const PlanStage& stage) {
+static void reject_other_parallelism(const PlanStage& stage) {
   const std::string remedy = "leave tensor out";
-  if (stage.micros_per_op != 1)
+  if (stage.microbatches_per_op != 1)
     throw InputError("tensor", "a stage of the plan takes several micro-batches at once", remedy);
   if (stage.weight_gradient_device || stage.passed_channels > 0)
     throw InputError("tensor", "the plan divides a layer's gradients by itself", remedy);
@@ -26,7 +26,7 @@ Plan members_of(const Plan& groups, int degree) {
   plan.imposed_edges.clear();
   plan.rank_order.clear();
   for (const PlanStage& stage : groups.stages) {
-    refuse_other_parallelism(stage);
+    reject_other_parallelism(stage);
     for (int k = 0; k < degree; ++k) {
       PlanStage& own = plan.stages.emplace_back(stage);
       own.tensor = 1;
@@ -96,14 +96,15 @@ Plan groups_of(const Plan& plan, int degree) {
     const std::vector<DeviceId> devices = std::exchange(groups.stages[s].devices, {});
     if (plan.stages[s].tensor != degree)
       throw InputError("plan",
-                       "stage " + std::to_string(s) + " shares its layers by " + std::to_string(plan.stages[s].tensor) +
-                           ", another by " + std::to_string(degree) + "; ranks of one run share them by one degree",
+                       "stage " + std::to_string(s) + " has tensor-parallel degree " +
+                           std::to_string(plan.stages[s].tensor) + ", another " + std::to_string(degree) +
+                           "; all stages of a run have one degree",
                        remedy);
     for (std::size_t d = 0; d < devices.size(); d += static_cast<std::size_t>(degree)) {
       for (int k = 0; k < degree; ++k)
         if (devices[d].value % degree != 0 || devices[d + static_cast<std::size_t>(k)].value != devices[d].value + k)
-          throw InputError(
-              "plan", "the devices that share the layers of stage " + std::to_string(s) + " are no neighbours", remedy);
+          throw InputError("plan", "the tensor-parallel devices of stage " + std::to_string(s) + " are no neighbours",
+                           remedy);
       groups.stages[s].devices.emplace_back(devices[d].value / degree);
     }
     groups.stages[s].tensor = 1;

@@ -1,7 +1,7 @@
-// From what is decided for groups of devices that share layers (tensor parallelism) to what every device does. A plan
+// From what is decided for tensor-parallel groups to what every device does. A plan
 // for groups treats each as one device; group g becomes the devices g degree ... g degree + degree - 1, and every
 // stage, layer, rank and device x of the groups' plan the `degree` ones from x degree on. A stage of member k feeds
-// only stages of member k: with the layers of TensorModel::all the members' pipelines lie beside each other, and what
+// only stages of member k: with the layers of TensorModel::all the members' pipelines run in parallel, and what
 // they sum they sum inside their ops.
 #pragma once
 

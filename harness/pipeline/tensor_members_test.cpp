@@ -55,7 +55,7 @@ TEST(TensorMembers, SendToTheMemberOfTheirOwnNumber) {
             "send_gradient 2->0 1, step 2,\n"
             "3: receive_activation 1->3 0, 3F0, 3B0, send_gradient 3->1 0, receive_activation 1->3 1, 3F1, 3B1, "
             "send_gradient 3->1 1, step 3,\n");
-  // The stages' own groups of one, then those that share layers.
+  // The stages' own groups of one, then tensor-parallel ones.
   const std::vector<std::vector<Rank>> all = collective_groups(program);
   ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(all[4], (std::vector{Rank(0), Rank(1)}));
@@ -81,13 +81,13 @@ TEST(TensorMembers, AreTheGroupsAgain) {
   EXPECT_EQ(groups.stages[1].devices, two_groups().stages[1].devices);
   EXPECT_EQ(groups.stages[1].tensor, 1);
   shared.stages[0].tensor = 1;
-  EXPECT_NE(error_of([&] { groups_of(shared, 2); }).find("stage 0 shares its layers by 1, another by 2"),
+  EXPECT_NE(error_of([&] { groups_of(shared, 2); }).find("stage 0 has tensor-parallel degree 1, another 2"),
             std::string::npos);
 }
 
 TEST(TensorMembers, ArePlansOfOneMicroBatchAtATime) {
   Plan grouped = two_groups();
-  grouped.stages[0].micros_per_op = 2;
+  grouped.stages[0].microbatches_per_op = 2;
   EXPECT_NE(error_of([&] { members_of(grouped, 2); }).find("several micro-batches at once"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Theory: what a system's paper promises, in micro-batches and weight versions per rank; printed beside what is
+// Theory: what a system's paper promises, in micro-batches and weight versions per rank; printed next to what is
 // observed, and held against the virtual clock by the contract test.
 #pragma once
 

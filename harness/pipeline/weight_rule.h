@@ -80,7 +80,7 @@ struct WeightRule {
   std::vector<int> forward_horizon, backward_horizon;
   Delta forward_delta = Delta::state, backward_delta = Delta::state;
   // How many micro-batches share one forward prediction, made by the first of them.
-  int micros_per_prediction = 1;
+  int microbatches_per_prediction = 1;
   // Per stage, updates between a batch's forward and its own update in steady state. Given: while the pipe fills and
   // the true lag is shorter, s is shorter by as much.
   std::vector<int> clip_to_lag;
@@ -88,9 +88,9 @@ struct WeightRule {
   // the update before, the weights change by -(2 u - v). The first update has v = 0 (double_first) or v = u.
   enum class ErrorFeedback { none, double_first, plain_first };
   ErrorFeedback error_feedback = ErrorFeedback::none;
-  bool decay_in_feedback = true;    // decoupled weight decay is part of u; else it is applied once, beside it
+  bool decay_in_feedback = true;    // decoupled weight decay is part of u; else it is applied once, apart from it
   bool decay_in_delta = false;      // AdamW: predictions contain the decoupled weight decay
-  bool momentum_sgd_only = false;   // refuse other optimizers: the paper has no rule for them
+  bool momentum_sgd_only = false;   // reject other optimizers: the paper has no rule for them
   bool nesterov_adam_only = false;  // likewise
   PipeMareCorrections pipemare = {};
   StageCorrections corrections = {};

@@ -74,7 +74,7 @@ TEST(PartitionChainTest, AStagePerLayerIsTheOnlyCut) {
   EXPECT_EQ(partition_chain(3, 1, sum_of({5, 1, 9})), (std::vector{0, 3}));
 }
 
-TEST(PartitionChainTest, ImpossibleCutsAreRefused) {
+TEST(PartitionChainTest, ImpossibleCutsAreRejectd) {
   EXPECT_EQ(error_of([] {
               partition_chain(2, 3, sum_of({1, 1}));
             }),
@@ -163,15 +163,15 @@ TEST(BalancedChainTest, GivenStagesAreTaken) {
   EXPECT_EQ(plan.stages[0].layers, (std::vector{0}));
   EXPECT_EQ(plan.stages[1].layers, (std::vector{1, 2, 3, 4}));
   EXPECT_EQ(plan.search.objective, 12);  // F + I + W of four layers
-  const auto refused = [&](const std::vector<int>& first_layers) {
+  const auto rejectd = [&](const std::vector<int>& first_layers) {
     problem.first_layers = first_layers;
     return error_of([&] { balanced_chain(problem, 2, "test"); });
   };
-  EXPECT_EQ(refused({1, 2}),
+  EXPECT_EQ(rejectd({1, 2}),
             "stages: 3 stages are given, and test cuts the model into 2; give 1 first layers, those of all stages but "
             "the first");
   for (const int layer : {3, 5})
-    EXPECT_EQ(refused({layer}), "stages: no stage can begin with layer " + std::to_string(layer) +
+    EXPECT_EQ(rejectd({layer}), "stages: no stage can begin with layer " + std::to_string(layer) +
                                     " of a model of layers 0 to 4; give the layer before it where it is a view or a "
                                     "loss: they stay with that one");
 }
@@ -202,7 +202,7 @@ TEST(ChunkedChainTest, GivenStagesAreThoseOfEveryDeviceInTurn) {
   EXPECT_EQ(plan.stages[3].layers.size(), 9u);
 }
 
-TEST(BalancedChainTest, MoreRanksThanDevicesAreRefused) {
+TEST(BalancedChainTest, MoreRanksThanDevicesAreRejectd) {
   const CostGraph costs = layers_of({1, 1, 1, 1});
   const Cluster cluster = devices_of({1, 1});
   EXPECT_EQ(error_of([&] { balanced_chain(problem_of(costs, cluster), 3, "test"); }),
@@ -235,19 +235,19 @@ TEST(ChunkedChainTest, BalancesOnTheDeviceOfEveryStage) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 1, 2, 1}));
 }
 
-TEST(ChunkedChainTest, AModelTooShortIsRefused) {
+TEST(ChunkedChainTest, AModelTooShortIsRejectd) {
   CostGraph costs = layers_of(std::vector<double>(6, 1));
   const Cluster cluster = devices_of({1, 1, 1});
-  const auto refusal = [&](int chunks) {
+  const auto rejection = [&](int chunks) {
     return error_of([&] { chunked_chain(problem_of(costs, cluster), chunks, ChunkPlacement::loop, "test"); });
   };
-  EXPECT_EQ(refusal(2), "no error");
-  EXPECT_EQ(refusal(3), "test: 9 stages for a model of 6 layers; use fewer ranks, or fewer stages on each than 3");
-  EXPECT_EQ(refusal(1'000'000'000),
+  EXPECT_EQ(rejection(2), "no error");
+  EXPECT_EQ(rejection(3), "test: 9 stages for a model of 6 layers; use fewer ranks, or fewer stages on each than 3");
+  EXPECT_EQ(rejection(1'000'000'000),
             "test: 3000000000 stages for a model of 6 layers; use fewer ranks, or fewer stages on "
             "each than 1000000000");
   costs.layers[5].fused = true;
-  EXPECT_EQ(refusal(2),
+  EXPECT_EQ(rejection(2),
             "test: 6 stages for a model of 5 cuttable layers; use at most 2 ranks with 2 stages on "
             "each");
 }

@@ -24,15 +24,15 @@ struct MeasuredStage {
 
 MeasuredStage measured_stage(const LayerGroupGraph& graph, const CoRunSeconds& seconds, int first, int last) {
   MeasuredStage result{.stage = {.layers = last - first}};
-  double beside = 0;
+  double contended = 0;
   for (int g = first; g < last; ++g) {
     result.stage.parameters += graph.groups[g].parameters;
     for (const int l : graph.groups[g].layers) {
       result.stage.seconds += seconds.alone.at(l);
-      beside += seconds.beside.at(l);
+      contended += seconds.contended.at(l);
     }
   }
-  if (result.stage.seconds > 0) result.slowdown = beside / result.stage.seconds;
+  if (result.stage.seconds > 0) result.slowdown = contended / result.stage.seconds;
   return result;
 }
 

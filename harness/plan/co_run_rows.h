@@ -1,5 +1,5 @@
-// From measured co-runs to rows of a forest: a stage was seen to be so much slower beside a load; how much slower is
-// another stage beside the same load? That is what a planner asks that moves layers to and from a slow device.
+// From measured co-runs to rows of a forest: a stage was seen to be this much slower under a load; how much slower is
+// another stage under the same load? That is what a planner asks that moves layers to and from a slow device.
 #pragma once
 
 #include <map>
@@ -20,10 +20,10 @@ struct CoRunStage {
 // By name: of the stage that is asked for, of the one that was seen, and that one's slowdown.
 std::map<std::string, double> co_run_features(const CoRunStage& asked, const CoRunStage& seen, double seen_slowdown);
 
-// Per layer, seconds of a micro-batch without a load and beside one. Rows of `pairs` pairs of stages, which are ranges
+// Per layer, seconds of a micro-batch without a load and under one. Rows of `pairs` pairs of stages, which are ranges
 // of groups drawn by the seed; stages that take no time are in none.
 struct CoRunSeconds {
-  std::vector<double> alone, beside;
+  std::vector<double> alone, contended;
 };
 ForestRows co_run_rows(const LayerGroupGraph& graph, const CoRunSeconds& seconds, int pairs, std::uint64_t seed);
 

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// A chain of groups of a layer each, of so many bytes of weights.
+// A chain of groups of a layer each, of these bytes of weights.
 LayerGroupGraph groups_of(const std::vector<double>& parameters) {
   LayerGroupGraph graph;
   for (std::size_t l = 0; l < parameters.size(); ++l)
@@ -32,8 +32,9 @@ std::string own_file(const std::string& name) {
 }
 
 TEST(CoRunRowsTest, ARowHasTheStageThatIsAskedForTheOneThatWasSeenAndItsSlowdown) {
-  // Layer 0 is 2 times slower beside the load, layer 1 is 4 times: both together (3 s alone, 10 s beside) 10 / 3 times.
-  const ForestRows rows = co_run_rows(groups_of({100, 20}), {.alone = {1, 2}, .beside = {2, 8}}, 60, 1);
+  // Layer 0 is 2 times slower under the load, layer 1 is 4 times: both together (3 s alone, 10 s under it) 10 / 3
+  // times.
+  const ForestRows rows = co_run_rows(groups_of({100, 20}), {.alone = {1, 2}, .contended = {2, 8}}, 60, 1);
   ASSERT_EQ(rows.y.size(), 60u);
   std::set<double> asked, seen;
   for (std::size_t r = 0; r < rows.y.size(); ++r) {
@@ -53,15 +54,15 @@ TEST(CoRunRowsTest, ARowHasTheStageThatIsAskedForTheOneThatWasSeenAndItsSlowdown
 }
 
 TEST(CoRunRowsTest, StagesThatTakeNoTimeAreInNoRow) {
-  const ForestRows rows = co_run_rows(groups_of({1, 1}), {.alone = {0, 2}, .beside = {0, 3}}, 60, 2);
+  const ForestRows rows = co_run_rows(groups_of({1, 1}), {.alone = {0, 2}, .contended = {0, 3}}, 60, 2);
   EXPECT_LT(rows.y.size(), 60u);
   EXPECT_GT(rows.y.size(), 0u);
   for (const double slowdown : rows.y) EXPECT_DOUBLE_EQ(slowdown, 1.5);
-  EXPECT_TRUE(co_run_rows(groups_of({1}), {.alone = {0}, .beside = {0}}, 10, 3).y.empty());
+  EXPECT_TRUE(co_run_rows(groups_of({1}), {.alone = {0}, .contended = {0}}, 10, 3).y.empty());
 }
 
 TEST(CoRunRowsTest, AFileGivesBackTheRows) {
-  const ForestRows rows = co_run_rows(groups_of({8, 2, 5}), {.alone = {1, 2, 0.5}, .beside = {2, 3, 0.75}}, 20, 4);
+  const ForestRows rows = co_run_rows(groups_of({8, 2, 5}), {.alone = {1, 2, 0.5}, .contended = {2, 3, 0.75}}, 20, 4);
   const std::string file = own_file("rows.json");
   std::ofstream(file) << co_run_json(rows).dump();
   const ForestRows read = read_forest_rows(file);
@@ -78,7 +79,7 @@ TEST(CoRunRowsTest, JoinedRowsHaveTheFeaturesOfBothAndZeroWhereThereIsNone) {
   EXPECT_EQ(joined_rows({}, joined).x, joined.x);
 }
 
-// Job b beside x: seen is the next one of the same device and co-located job, in the file's order; the last one sees
+// Job b with x: seen is the next one of the same device and co-located job, in the file's order; the last one sees
 // the first.
 TEST(CoRunRowsTest, PublishedRowsAreOfTwoJobsBesideTheSameOne) {
   const std::string file = own_file("published.csv");
@@ -86,7 +87,7 @@ TEST(CoRunRowsTest, PublishedRowsAreOfTwoJobsBesideTheSameOne) {
                          "k80,a,x,2,1,1.5\nk80,b,x,4,1,3\nk80,c,x,5,1,8.5\nk80,d,x,10,1,2\nv100,a,x,2,1,7\n";
   const ForestRows rows = read_forest_rows(file);
   EXPECT_EQ(rows.features, (std::vector<std::string>{"seconds", "seen_seconds", "seen_slowdown"}));
-  // c is starved, a on the v100 is alone beside x.
+  // c is starved, a on the v100 is the only one with x.
   EXPECT_EQ(rows.x, (std::vector<std::vector<double>>{{0.5, 0.25, 3}, {0.25, 0.1, 2}, {0.1, 0.5, 1.5}}));
   EXPECT_EQ(rows.y, (std::vector<double>{1.5, 3, 2}));
   std::ofstream(file) << "gpu,victim,beside,steps,n,slowdown\nk80,a,x,2,1,1.5\n";
@@ -103,7 +104,7 @@ TEST(CoRunRowsTest, LoadsThatAreHeldOutMeasureTheForest) {
   for (int l = 0; l < 20; ++l) {
     const double slowdown = 1 + 0.1 * l;
     loads.push_back(co_run_rows(
-        graph, {.alone = {1, 2, 3, 4}, .beside = {slowdown, 2 * slowdown, 3 * slowdown, 4 * slowdown}}, 10, l));
+        graph, {.alone = {1, 2, 3, 4}, .contended = {slowdown, 2 * slowdown, 3 * slowdown, 4 * slowdown}}, 10, l));
   }
   const std::optional<HeldOutLoads> error = hold_out_loads(loads, {}, slowdown_forest_options());
   ASSERT_TRUE(error);

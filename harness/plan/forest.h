@@ -1,4 +1,4 @@
-// A regression forest: how many times as long a workload takes beside others on its device, from features of both.
+// A regression forest: how many times as long a workload takes with others on its device, from features of both.
 // CART trees that minimise the squared error, on bootstrap samples; the prediction is the trees' mean.
 #pragma once
 
@@ -56,8 +56,8 @@ class Forest {
 };
 
 // Rows of a JSON file of `sluice profile --co-run`, or of a CSV file of Gavel's published co-location slowdowns, whose
-// rows are made to say the same: a job was seen to be so much slower beside a third one, how much slower is another job
-// beside that one? Rows in which a job is more than 8 times slower are left out: it is starved there. Throws
+// rows are made to say the same: a job was seen to be this much slower with a third one, how much slower is another job
+// with that one? Rows in which a job is more than 8 times slower are left out: it is starved there. Throws
 // InputError.
 ForestRows read_forest_rows(const std::string& file);
 

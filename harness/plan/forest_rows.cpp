@@ -42,15 +42,15 @@ ForestRows read_co_runs(const std::string& file) {
 // Gavel's: gpu,victim_job,co_located_job,victim_isolated_steps_per_s,...,slowdown. Every row is asked for, with the
 // victim of the next row of the same device and co-located job as the one that was seen.
 ForestRows read_gavel(const std::string& file) {
-  constexpr std::size_t most_bytes = 64 << 20;
+  constexpr std::size_t max_bytes = 64 << 20;
   constexpr double most = 1e9, starved = 8;
-  std::istringstream in(read_text(file, most_bytes, kAdvice));
+  std::istringstream in(read_text(file, max_bytes, kAdvice));
   std::string line;
   if (!std::getline(in, line)) throw InputError(visible(file), "is empty");
   struct Job {
     double seconds, slowdown;  // of a step
   };
-  std::map<std::pair<std::string, std::string>, std::vector<Job>> beside;  // by device and co-located job
+  std::map<std::pair<std::string, std::string>, std::vector<Job>> with;  // by device and co-located job
   while (std::getline(in, line)) {
     if (line.ends_with('\r')) line.pop_back();
     std::istringstream fields(line);
@@ -62,17 +62,17 @@ ForestRows read_gavel(const std::string& file) {
       throw InputError(visible(file), "'" + visible(line) + "' has a number that cannot be read");
     if (*steps <= 0 || *slowdown <= 0)
       throw InputError(visible(file), "'" + visible(line) + "' has a number that is not above 0");
-    if (*slowdown <= starved) beside[{cells[0], cells[2]}].push_back({1 / *steps, *slowdown});
+    if (*slowdown <= starved) with[{cells[0], cells[2]}].push_back({1 / *steps, *slowdown});
   }
   ForestRows rows{.features = {"seconds", "seen_seconds", "seen_slowdown"}, .x = {}, .y = {}};
-  for (const auto& [load, jobs] : beside)
+  for (const auto& [load, jobs] : with)
     for (std::size_t k = 0; jobs.size() > 1 && k < jobs.size(); ++k) {
       const Job &asked = jobs[k], &seen = jobs[(k + 1) % jobs.size()];
       rows.x.push_back({asked.seconds, seen.seconds, seen.slowdown});
       rows.y.push_back(asked.slowdown);
     }
   if (rows.y.empty())
-    throw InputError(visible(file), "has no two jobs beside the same one",
+    throw InputError(visible(file), "has no two jobs with the same co-located job",
                      "give Gavel's file of co-location slowdowns");
   return rows;
 }

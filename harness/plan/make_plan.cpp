@@ -38,7 +38,7 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
   const double seconds =
       options.values().contains("search_seconds") ? options.integer("search_seconds") : problem.search_seconds;
   std::vector<PlannedPipeline> all;
-  std::optional<InputError> refused;
+  std::optional<InputError> rejectd;
   for (const int limit : simulated&& replicates ? replica_limits(problem) : std::vector{problem.max_replicas}) {
     problem.max_replicas = limit;
     problem.search_seconds = std::max(0.0, seconds - (thread_seconds() - begin));
@@ -49,10 +49,10 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
     try {
       for (PlannedPipeline& found : system.candidates(problem, options)) all.push_back(std::move(found));
     } catch (const InputError& error) {
-      if (!refused) refused = error;
+      if (!rejectd) rejectd = error;
     }
   }
-  if (all.empty()) throw *refused;
+  if (all.empty()) throw *rejectd;
   if (simulated && replicates && problem.devices <= problem.microbatches)
     all.emplace_back(plain_data_parallelism(problem, system));
   return all;
@@ -62,7 +62,7 @@ bool same_decisions(const PlannedPipeline& a, const PlannedPipeline& b) {
   return a.order == b.order && a.plan.micro_batch == b.plan.micro_batch &&
          a.plan.imposed_edges == b.plan.imposed_edges &&
          std::ranges::equal(a.plan.stages, b.plan.stages, [](const PlanStage& x, const PlanStage& y) {
-           return x.layers == y.layers && x.devices == y.devices && x.micros_per_op == y.micros_per_op &&
+           return x.layers == y.layers && x.devices == y.devices && x.microbatches_per_op == y.microbatches_per_op &&
                   x.tensor == y.tensor && x.recompute == y.recompute && x.variants == y.variants &&
                   x.weight_gradient_device == y.weight_gradient_device && x.passed_channels == y.passed_channels;
          });

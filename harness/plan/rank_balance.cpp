@@ -60,11 +60,11 @@ class Search {
   }
 
   bool consider(const std::vector<int>& cut) {
-    constexpr double least_gain = 1e-9;
+    constexpr double min_gain = 1e-9;
     const RankBalance found = balance(cut);
-    const bool faster = found.slowest < least_.slowest * (1 - least_gain);
+    const bool faster = found.slowest < least_.slowest * (1 - min_gain);
     const bool as_fast = found.slowest <= least_.slowest;
-    if (!faster && !(as_fast && found.squares < least_.squares * (1 - least_gain))) return false;
+    if (!faster && !(as_fast && found.squares < least_.squares * (1 - min_gain))) return false;
     best_ = cut;
     least_ = found;
     return true;

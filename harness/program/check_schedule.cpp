@@ -27,17 +27,17 @@ constexpr std::size_t place_of(OpKind kind) {
 // A number for every op that a schedule could have: how often it was seen.
 class OpCounts {
  public:
-  OpCounts(std::size_t stages, int micros)
-      : micros_(static_cast<std::size_t>(micros)), counts_(stages * micros_ * kKinds, 0) {}
+  OpCounts(std::size_t stages, int microbatches)
+      : microbatches_(static_cast<std::size_t>(microbatches)), counts_(stages * microbatches_ * kKinds, 0) {}
   // Of a stage and micro-batch.
-  std::size_t slot(StageId stage, Micro micro) const { return stage.index() * micros_ + micro.index(); }
+  std::size_t slot(StageId stage, Micro micro) const { return stage.index() * microbatches_ + micro.index(); }
   std::uint8_t& of(const Op& op) { return counts_[slot(op.stage, op.micro) * kKinds + place_of(op.kind)]; }
   bool has(OpKind kind, StageId stage, Micro micro) const {
     return counts_[slot(stage, micro) * kKinds + place_of(kind)] > 0;
   }
 
  private:
-  std::size_t micros_;
+  std::size_t microbatches_;
   std::vector<std::uint8_t> counts_;
 };
 
@@ -51,7 +51,7 @@ void check_every_op(const Schedule& schedule, const StageGraph& graph, const Pla
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
     for (const Op& op : schedule.ranks[r]) {
       if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
-          op.micro.value >= schedule.microbatches / graph.micros_per_op_of(op.stage)) {
+          op.micro.value >= schedule.microbatches / graph.microbatches_per_op_of(op.stage)) {
         found.push_back({Kind::wrong_rank,
                          on_rank(r) + text_of(schedule, op) + " names a stage or micro-batch that does not exist"});
         continue;
@@ -84,7 +84,7 @@ void check_nothing_is_missing(const Schedule& schedule, const StageGraph& graph,
                               std::vector<Violation>& found) {
   using Kind = Violation::Kind;
   for (std::size_t s = 0; s < graph.size(); ++s)
-    for (int m = 0; m < schedule.microbatches / graph.micros_per_op_of(StageId(s)); ++m) {
+    for (int m = 0; m < schedule.microbatches / graph.microbatches_per_op_of(StageId(s)); ++m) {
       if (found.size() >= 1000) return;
       const auto seen = [&](OpKind kind) { return counts.has(kind, StageId(s), Micro(m)); };
       const auto missing = [&](OpKind kind) {
@@ -274,11 +274,11 @@ void check_replicas(const Placement& placement, std::size_t stage, int microbatc
 }
 
 // Stages that take several micro-batches at once must take all of them, a whole number of times.
-void check_micros_per_op(const StageGraph& graph, int microbatches, std::vector<Violation>& found) {
-  for (std::size_t s = 0; s < graph.micros_per_op.size(); ++s)
-    if (graph.micros_per_op[s] < 1 || microbatches % graph.micros_per_op[s] != 0)
+void check_microbatches_per_op(const StageGraph& graph, int microbatches, std::vector<Violation>& found) {
+  for (std::size_t s = 0; s < graph.microbatches_per_op.size(); ++s)
+    if (graph.microbatches_per_op[s] < 1 || microbatches % graph.microbatches_per_op[s] != 0)
       found.push_back({Violation::Kind::missing_op, "stage " + std::to_string(s) + " takes " +
-                                                        std::to_string(graph.micros_per_op[s]) +
+                                                        std::to_string(graph.microbatches_per_op[s]) +
                                                         " micro-batches at once, which " +
                                                         std::to_string(microbatches) + " micro-batches do not allow"});
 }
@@ -293,8 +293,8 @@ void check_sequence_chunks(const Schedule& schedule, const StageGraph& graph, st
                                                       std::to_string(chunks) + " chunks"});
     return;
   }
-  for (std::size_t s = 0; s < graph.micros_per_op.size(); ++s)
-    if (graph.micros_per_op[s] != 1)
+  for (std::size_t s = 0; s < graph.microbatches_per_op.size(); ++s)
+    if (graph.microbatches_per_op[s] != 1)
       found.push_back({Violation::Kind::missing_op, "stage " + std::to_string(s) +
                                                         " takes several micro-batches at once, and sequences are cut "
                                                         "into chunks"});
@@ -326,8 +326,8 @@ void check_ranks_of_stage(const Schedule& schedule, const StageGraph& graph, con
     found.push_back({Violation::Kind::wrong_rank, stage + " has no rank"});
   else if (std::ranges::adjacent_find(ranks) != ranks.end())
     found.push_back({Violation::Kind::wrong_rank, stage + " is on one rank twice"});
-  else if (const int ops =
-               s < graph.size() ? schedule.microbatches / graph.micros_per_op_of(StageId(s)) : schedule.microbatches;
+  else if (const int ops = s < graph.size() ? schedule.microbatches / graph.microbatches_per_op_of(StageId(s))
+                                            : schedule.microbatches;
            ranks.size() > 1 && ranks.size() > static_cast<std::size_t>(ops))
     found.push_back({Violation::Kind::missing_op, stage + " has " + std::to_string(ranks.size()) + " replicas for " +
                                                       std::to_string(ops) +
@@ -364,7 +364,7 @@ void check_placement(const Schedule& schedule, const StageGraph& graph, const Pl
 
 std::vector<Violation> check(const Schedule& schedule, const StageGraph& graph, const Placement& placement) {
   std::vector<Violation> found;
-  check_micros_per_op(graph, schedule.microbatches, found);
+  check_microbatches_per_op(graph, schedule.microbatches, found);
   check_sequence_chunks(schedule, graph, found);
   if (!found.empty()) return found;
   check_placement(schedule, graph, placement, found);

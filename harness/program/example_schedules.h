@@ -46,7 +46,7 @@ struct ExampleProblem {
 inline ExampleProblem random_problem(unsigned seed, bool replicas) {
   std::mt19937 random(seed);
   const auto upto = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
-  const int stages = upto(1, 6), ranks = upto(1, 4), micros = upto(4, 7);
+  const int stages = upto(1, 6), ranks = upto(1, 4), microbatches = upto(4, 7);
   std::vector<std::pair<StageId, StageId>> edges;
   for (int a = 0; a < stages; ++a)
     for (int b = a + 1; b < stages; ++b)
@@ -60,10 +60,10 @@ inline ExampleProblem random_problem(unsigned seed, bool replicas) {
     const int replicas_of_stage = replicas && upto(0, 1) == 0 ? upto(1, ranks) : 1;
     for (int c = 0; c < replicas_of_stage; ++c) home.emplace_back(order[c]);
   }
-  p.schedule = {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
+  p.schedule = {.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = microbatches};
   std::vector<Op> left;
   for (int s = 0; s < stages; ++s)
-    for (int m = 0; m < micros; ++m) {
+    for (int m = 0; m < microbatches; ++m) {
       left.push_back(forward_op(s, m));
       if (upto(0, 1) == 0) {
         left.push_back(backward_op(s, m));

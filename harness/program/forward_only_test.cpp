@@ -106,7 +106,7 @@ TEST(ForwardOnlyProgram, RandomGraphsEndWithTheShortestQueue) {
   }
 }
 
-TEST(ForwardOnlyProgram, RefusesWhatBelongsToTraining) {
+TEST(ForwardOnlyProgram, RejectsWhatBelongsToTraining) {
   const Schedule schedule = forwards_of(example_1f1b(2, 2));
   WeightRule rule{.update = WeightRule::Update::every_backward};
   EXPECT_NE(

@@ -17,19 +17,19 @@ struct OneLane {
   Placement placement;
   StageGraph graph;
 };
-OneLane one_lane(int stages, int micros) {
-  OneLane lane{empty_schedule(stages + 1, micros), one_stage_per_rank(stages), chain(stages)};
+OneLane one_lane(int stages, int microbatches) {
+  OneLane lane{empty_schedule(stages + 1, microbatches), one_stage_per_rank(stages), chain(stages)};
   lane.placement.weight_gradient_ranks.assign(stages, Rank(stages));
   for (int s = 0; s < stages; ++s) {
-    const int warm_up = std::min(stages - 1 - s, micros);
+    const int warm_up = std::min(stages - 1 - s, microbatches);
     std::vector<Op>& ops = lane.schedule.ranks[s];
     for (int i = 0; i < warm_up; ++i) ops.push_back(forward_op(s, i));
-    for (int i = 0; i < micros; ++i) {
-      if (warm_up + i < micros) ops.push_back(forward_op(s, warm_up + i));
+    for (int i = 0; i < microbatches; ++i) {
+      if (warm_up + i < microbatches) ops.push_back(forward_op(s, warm_up + i));
       ops.push_back(input_gradient_op(s, i));
     }
   }
-  for (int i = 0; i < micros; ++i)
+  for (int i = 0; i < microbatches; ++i)
     for (int s = stages - 1; s >= 0; --s) lane.schedule.ranks[stages].push_back(weight_gradient_op(s, i));
   return lane;
 }
@@ -75,8 +75,8 @@ TEST(LateSteps, WithoutADelayTheStageWaitsForItsOwnGradient) {
 
 // F of micro-batch j (from 1) on stage k of K reads max(0, j - 1 - (K - 1 - k) - D).
 RC_GTEST_PROP(LateSteps, TheDelayRuleHoldsForEveryLengthAndDelay, ()) {
-  const int stages = *rc::gen::inRange(1, 6), micros = *rc::gen::inRange(1, 12), delay = *rc::gen::inRange(0, 4);
-  const Program program = lowered(one_lane(stages, micros), late(delay));
+  const int stages = *rc::gen::inRange(1, 6), microbatches = *rc::gen::inRange(1, 12), delay = *rc::gen::inRange(0, 4);
+  const Program program = lowered(one_lane(stages, microbatches), late(delay));
   RC_ASSERT(check(program).empty());
   for (int s = 0; s < stages; ++s) {
     int steps = 0;
@@ -85,7 +85,7 @@ RC_GTEST_PROP(LateSteps, TheDelayRuleHoldsForEveryLengthAndDelay, ()) {
       if (i.opcode == Opcode::forward || i.opcode == Opcode::input_gradient)
         RC_ASSERT(i.version == std::max(0, i.micro.value - (stages - 1 - s) - delay));
     }
-    RC_ASSERT(steps == micros);
+    RC_ASSERT(steps == microbatches);
   }
 }
 
@@ -108,13 +108,13 @@ TEST(LateSteps, SeveralMicroBatchesMakeOneSumAndLeftoversAreDroppedOrTheirOwn) {
   EXPECT_TRUE(check(kept).empty());
 }
 
-TEST(LateSteps, WeightGradientsInAnotherOrderThanInputGradientsAreRefused) {
+TEST(LateSteps, WeightGradientsInAnotherOrderThanInputGradientsAreRejectd) {
   OneLane lane = one_lane(1, 3);
   std::swap(lane.schedule.ranks[1][0], lane.schedule.ranks[1][1]);
   EXPECT_NE(error_of([&] { lowered(lane, late(1)); }).find("another order than its I"), std::string::npos);
 }
 
-TEST(LateSteps, RanksThatWouldWaitForOneAnotherAreRefused) {
+TEST(LateSteps, RanksThatWouldWaitForOneAnotherAreRejectd) {
   // Each of two stages runs the other's W, but only after the op that waits for its own.
   OneLane lane = one_lane(2, 2);
   lane.placement.weight_gradient_ranks = {Rank(1), Rank(0)};

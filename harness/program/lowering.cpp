@@ -214,10 +214,10 @@ class RankLowering {
   }
 
   Instruction asynchronous_step(StageId stage, int version) const {
-    const int micros = version * program_.micros_per_step[stage.index()];
+    const int microbatches = version * program_.microbatches_per_step[stage.index()];
     return {.opcode = Opcode::optimizer_step,
             .stage = stage,
-            .micro = Micro((micros - 1) / program_.micros_per_update),
+            .micro = Micro((microbatches - 1) / program_.microbatches_per_update),
             .version = version};
   }
 
@@ -315,7 +315,7 @@ class RankLowering {
 };
 
 // The first W of a stage make its first update, so they must be those of its first I.
-void refuse_weight_gradients_out_of_order(const Schedule& schedule, const Placement& placement) {
+void reject_weight_gradients_out_of_order(const Schedule& schedule, const Placement& placement) {
   std::vector<std::vector<Micro>> input(placement.stages.size()), weight(placement.stages.size());
   for (const auto& ops : schedule.ranks)
     for (const Op& op : ops) {
@@ -333,36 +333,36 @@ void refuse_weight_gradients_out_of_order(const Schedule& schedule, const Placem
 
 // Chunks of a sequence are one batch to the weights, and what they keep for one another is kept by their forwards
 // alone.
-void refuse_with_sequence_chunks(const Schedule& schedule, const Placement& placement, const WeightRule& rule) {
-  const auto refuse = [](const char* what, const char* remedy) {
+void reject_with_sequence_chunks(const Schedule& schedule, const Placement& placement, const WeightRule& rule) {
+  const auto reject = [](const char* what, const char* remedy) {
     throw InputError("schedule", std::string("sequences are cut into chunks, and ") + what, remedy);
   };
-  if (!rule.synchronous()) refuse("the system updates without a flush", "leave sequences whole");
-  if (rule.recompute != WeightRule::Recompute::none) refuse("activations are recomputed", "leave recomputation out");
+  if (!rule.synchronous()) reject("the system updates without a flush", "leave sequences whole");
+  if (rule.recompute != WeightRule::Recompute::none) reject("activations are recomputed", "leave recomputation out");
   if (!placement.weight_gradient_ranks.empty())
-    refuse("weight gradients run on ranks of their own", "leave sequences whole");
-  if (schedule.forward_only) refuse("inference keeps nothing for the next chunk", "leave sequences whole");
+    reject("weight gradients run on ranks of their own", "leave sequences whole");
+  if (schedule.forward_only) reject("inference keeps nothing for the next chunk", "leave sequences whole");
 }
 
-void refuse_what_cannot_be_offloaded(const Schedule& schedule, const Placement& placement, const WeightRule& rule,
+void reject_what_cannot_be_offloaded(const Schedule& schedule, const Placement& placement, const WeightRule& rule,
                                      const Offload& offload) {
-  const auto refuse = [](const char* what, const char* remedy) {
+  const auto reject = [](const char* what, const char* remedy) {
     throw InputError("offload", std::string("stashes move to the host, and ") + what, remedy);
   };
-  if (schedule.forward_only) refuse("inference keeps none", "leave offload out");
-  if (schedule.sequence_chunks > 1) refuse("later chunks of a sequence read those of earlier ones", "leave one out");
-  if (rule.recompute != WeightRule::Recompute::none) refuse("recomputation keeps none", "leave one of them out");
+  if (schedule.forward_only) reject("inference keeps none", "leave offload out");
+  if (schedule.sequence_chunks > 1) reject("later chunks of a sequence read those of earlier ones", "leave one out");
+  if (rule.recompute != WeightRule::Recompute::none) reject("recomputation keeps none", "leave one of them out");
   if (!placement.weight_gradient_ranks.empty())
-    refuse("weight gradients run on ranks of their own, which are sent them", "leave one of them out");
+    reject("weight gradients run on ranks of their own, which are sent them", "leave one of them out");
   if (offload.ranks.size() != schedule.ranks.size() || std::ranges::any_of(offload.ranks, [](const auto& moves) {
         return !std::ranges::is_sorted(moves, {}, &StashMove::before);
       }))
     throw std::logic_error("moves of stashes are listed for every rank, in the order of its ops");
 }
 
-void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
+void reject_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
                                    const WeightRule& rule, const Sharding& sharding, const RunPolicy& policy) {
-  if (!rule.synchronous() && std::ranges::any_of(graph.micros_per_op, [](int g) { return g > 1; }))
+  if (!rule.synchronous() && std::ranges::any_of(graph.microbatches_per_op, [](int g) { return g > 1; }))
     throw InputError("plan",
                      "a stage takes several micro-batches at once, and the system updates after "
                      "every backward",
@@ -372,8 +372,8 @@ void refuse_what_cannot_be_lowered(const Schedule& schedule, const StageGraph& g
   if (!rule.synchronous() && policy.clip_norm)
     throw InputError("clip_norm", "needs a system that updates once after all backwards");
   if (!rule.synchronous() && !placement.weight_gradient_ranks.empty())
-    refuse_weight_gradients_out_of_order(schedule, placement);
-  if (schedule.sequence_chunks > 1) refuse_with_sequence_chunks(schedule, placement, rule);
+    reject_weight_gradients_out_of_order(schedule, placement);
+  if (schedule.sequence_chunks > 1) reject_with_sequence_chunks(schedule, placement, rule);
   if (sharding.active() && !placement.weight_gradient_ranks.empty())
     throw InputError("sharding", "weight gradients run on ranks of their own, which hold no weights",
                      "leave sharding out");
@@ -405,7 +405,7 @@ std::vector<std::vector<Rank>> step_groups(const StageGraph& graph, const Placem
   return groups;
 }
 
-void refuse_sharded_copies(const StageGraph& graph, const Placement& placement, const Sharding& sharding) {
+void reject_sharded_copies(const StageGraph& graph, const Placement& placement, const Sharding& sharding) {
   const auto sharded = [&](StageId s) { return sharding.active() && placement.stages[s.index()].size() > 1; };
   std::vector<std::vector<StageId>> sharing = graph.copies;
   for (const auto& [reader, owner] : graph.loans) sharing.push_back({owner, reader});
@@ -424,8 +424,8 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
               const Sharding& sharding, const RunPolicy& policy, const Offload& offload) {
   const auto violations = check(schedule, graph, placement);
   if (!violations.empty()) throw InputError("schedule", violations.front().text);
-  refuse_what_cannot_be_lowered(schedule, graph, placement, rule, sharding, policy);
-  if (offload.active()) refuse_what_cannot_be_offloaded(schedule, placement, rule, offload);
+  reject_what_cannot_be_lowered(schedule, graph, placement, rule, sharding, policy);
+  if (offload.active()) reject_what_cannot_be_offloaded(schedule, placement, rule, offload);
   Program program{.graph = graph,
                   .placement = placement,
                   .microbatches = schedule.microbatches,
@@ -436,7 +436,7 @@ Program lower(const Schedule& schedule, const StageGraph& graph, const Placement
                   .sharding = sharding,
                   .offloads = offload.active()};
   program.ranks.resize(schedule.ranks.size());
-  refuse_sharded_copies(graph, placement, sharding);
+  reject_sharded_copies(graph, placement, sharding);
   if (!program.forward_only) program.step_groups = step_groups(graph, placement, policy.clip_norm);
   const Messages messages(schedule, program.graph, program.placement, program.rule, policy);
   program.channels = messages.channels();

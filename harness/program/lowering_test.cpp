@@ -198,7 +198,7 @@ TEST(LowerTest, AccumulationUpdatesOnceInSeveralBackwards) {
             "=2\n");
 }
 
-TEST(LowerTest, SchedulesThatDoNotCheckAreRefused) {
+TEST(LowerTest, SchedulesThatDoNotCheckAreRejectd) {
   EXPECT_EQ(error_of([] { lower(parse_schedule("rank 0: 0B0 0F0\n"), chain(1), one_stage_per_rank(1), WeightRule{}); }),
             "schedule: rank 0: 0B0 comes before 0F0, which it needs");
 }
@@ -207,12 +207,12 @@ TEST(LowerTest, ReplicasOfAnAsynchronousStageReduceBeforeEveryStep) {
   const Program program = lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1 0F3 0B3\n"), chain(1),
                                 {{{Rank(0), Rank(1)}}}, kPipeDream);
   EXPECT_EQ(program.updates, 2);
-  EXPECT_EQ(program.micros_per_update, 2);
+  EXPECT_EQ(program.microbatches_per_update, 2);
   EXPECT_EQ(text_of(program.ranks[1], true),
             "0F1 @0\n0B1 @0\nreduce 0\nstep 0 =1\n0F3 @1\n0B3 @1\nreduce 0\nstep 0 =2\n");
 }
 
-TEST(LowerTest, AnOddBatchForReplicasIsRefused) {
+TEST(LowerTest, AnOddBatchForReplicasIsRejectd) {
   EXPECT_EQ(error_of([] {
               lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), {{{Rank(0), Rank(1)}}},
                     kPipeDream);
@@ -229,13 +229,13 @@ TEST(LowerTest, ReplicasNeedNotDivideOneAnother) {
       "rank 0: 0F0 0F2 0B0 0F4 0B2 0B4\nrank 1: 0F1 0F3 0B1 0F5 0B3 0B5\n"
       "rank 2: 1F0 1B0 1F3 1B3\nrank 3: 1F1 1B1 1F4 1B4\nrank 4: 1F2 1B2 1F5 1B5\n");
   const Program program = lower(schedule, chain(2), {placement}, kPipeDream);
-  EXPECT_EQ(program.micros_per_update, 6);
+  EXPECT_EQ(program.microbatches_per_update, 6);
   EXPECT_EQ(program.updates, 1);
   EXPECT_EQ(std::ranges::count(program.ranks[0], Opcode::optimizer_step, &Instruction::opcode), 3);
   EXPECT_EQ(std::ranges::count(program.ranks[2], Opcode::optimizer_step, &Instruction::opcode), 2);
 }
 
-TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRefused) {
+TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRejectd) {
   // Rank 0 reduces after its batch 0 before it forwards batch 2; rank 1 wants batch 3's gradient of
   // rank 2 first, which comes after batch 2.
   const std::string error = error_of([] {
@@ -298,7 +298,7 @@ TEST(VersionsTest, DoubleBufferingNeedsStagesMinusOneMicroBatches) {
 TEST(VersionsTest, PredictionsStartFromTheNewestAndAreSharedAsTheRuleSays) {
   WeightRule rule = kPipeDream;
   rule.backward = WeightRule::Backward::newest;
-  rule.accumulate = rule.micros_per_prediction = 2;
+  rule.accumulate = rule.microbatches_per_prediction = 2;
   rule.forward_horizon = {2, 1};
   rule.backward_horizon = {1, 0};
   const Program program = lower(example_1f1b(2, 6), chain(2), one_stage_per_rank(2), rule);

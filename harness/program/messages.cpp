@@ -19,8 +19,8 @@ int queue_room(const StageGraph& graph, StageId from, StageId to, int queue) {
         reached.push_back(t);
       }
   }
-  const int most = std::max(graph.micros_per_op_of(from), graph.micros_per_op_of(to));
-  return (queue + length[to.index()] - 1) * (most / micros_per_message(graph, from, to));
+  const int most = std::max(graph.microbatches_per_op_of(from), graph.microbatches_per_op_of(to));
+  return (queue + length[to.index()] - 1) * (most / microbatches_per_message(graph, from, to));
 }
 
 // How many W of a stage make the sum that goes back to its rank after the last of them.
@@ -30,7 +30,7 @@ static int gradients_of_sum(const WeightRule& rule, int gradients) {
 
 Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Placement& placement,
                    const WeightRule& rule, const RunPolicy& policy)
-    : graph_(graph), placement_(placement), micros_(static_cast<std::size_t>(schedule.microbatches)) {
+    : graph_(graph), placement_(placement), microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
   edges_of_.resize(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (const StageId t : graph.successors[s]) {
@@ -38,9 +38,9 @@ Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Plac
       edges_of_[t.index()].up.push_back(edges_.size());
       edges_.push_back({StageId(s), t});
     }
-  position_.assign(edges_.size() * micros_ * 2, 0);
+  position_.assign(edges_.size() * microbatches_ * 2, 0);
   if (!placement.weight_gradient_ranks.empty()) {
-    stash_position_.assign(graph.size() * micros_, 0);
+    stash_position_.assign(graph.size() * microbatches_, 0);
     sum_position_.resize(graph.size());
   }
   const std::size_t ranks = schedule.ranks.size();
@@ -53,7 +53,7 @@ Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Plac
       number_outputs(op);
       if (op.kind != OpKind::weight_gradient || !placement.has_weight_gradient_rank(op.stage)) continue;
       const std::size_t s = op.stage.index();
-      const int all = schedule.microbatches / graph.micros_per_op_of(op.stage), done = ++weight_gradients[s];
+      const int all = schedule.microbatches / graph.microbatches_per_op_of(op.stage), done = ++weight_gradients[s];
       const bool partial = done == all && policy.leftover == RunPolicy::Leftover::partial;
       if (done % gradients_of_sum(rule, all) != 0 && !partial) continue;
       sum_position_[s].push_back(number(Rank(r), placement.stages[s].front(),
@@ -105,9 +105,9 @@ void Messages::find_credits(const Schedule& schedule, int queue) {
     const bool one_stage = std::ranges::all_of(ops, [&](const Op& op) { return op.stage == ops.front().stage; });
     if (!one_stage || !std::ranges::is_sorted(ops, {}, &Op::micro)) return;
   }
-  credit_of_.assign(edges_.size() * micros_, -1);
-  credit_position_.assign(edges_.size() * micros_, -1);
-  gives_credit_.assign(edges_.size() * micros_, false);
+  credit_of_.assign(edges_.size() * microbatches_, -1);
+  credit_position_.assign(edges_.size() * microbatches_, -1);
+  gives_credit_.assign(edges_.size() * microbatches_, false);
   std::vector<int> room;
   for (const auto& [from, to] : edges_) room.push_back(queue_room(graph_, from, to, queue));
   for (const auto& ops : schedule.ranks) {

@@ -85,16 +85,16 @@ class Messages {
   int channel(Rank from, Rank to) const { return channel_of_.at(ends(from, to)); }
   static std::uint64_t ends(Rank from, Rank to) { return (std::uint64_t{from.index()} << 32) | to.index(); }
   std::size_t slot(std::size_t edge, Micro message, bool gradient) const {
-    return (edge * micros_ + message.index()) * 2 + (gradient ? 1 : 0);
+    return (edge * microbatches_ + message.index()) * 2 + (gradient ? 1 : 0);
   }
-  std::size_t slot(std::size_t edge, Micro message) const { return edge * micros_ + message.index(); }
-  std::size_t slot(const Op& op) const { return op.stage.index() * micros_ + op.micro.index(); }
+  std::size_t slot(std::size_t edge, Micro message) const { return edge * microbatches_ + message.index(); }
+  std::size_t slot(const Op& op) const { return op.stage.index() * microbatches_ + op.micro.index(); }
   Rank home(const Op& op) const { return placement_.rank_of(op.stage, op.micro); }
   Rank weight_gradient_rank(StageId stage) const { return placement_.weight_gradient_ranks[stage.index()]; }
 
   const StageGraph& graph_;
   const Placement& placement_;
-  std::size_t micros_;
+  std::size_t microbatches_;
   std::vector<std::pair<StageId, StageId>> edges_;
   std::vector<StageEdges> edges_of_;
   std::vector<Channel> channels_;

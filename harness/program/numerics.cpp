@@ -19,7 +19,7 @@ namespace {
 using Symbol = std::uint64_t;
 using Symbols = std::vector<Symbol>;
 
-enum class What : std::uint64_t {
+enum class Value : std::uint64_t {
   initial,
   input,
   target,
@@ -38,15 +38,15 @@ enum class What : std::uint64_t {
   instructions
 };
 
-class Made {
+class HashBuilder {
  public:
-  explicit Made(What what) : symbol_(splitmix64(static_cast<Symbol>(what) + 1)) {}
+  explicit HashBuilder(Value kind) : symbol_(splitmix64(static_cast<Symbol>(kind) + 1)) {}
   template <class... Numbers>
-  explicit Made(What what, Numbers... numbers) : Made(what) {
-    (of(numbers), ...);
+  explicit HashBuilder(Value kind, Numbers... numbers) : HashBuilder(kind) {
+    (add(numbers), ...);
   }
   template <class Number>
-  Made& of(Number number) {
+  HashBuilder& add(Number number) {
     if constexpr (std::is_floating_point_v<Number>)
       symbol_ = splitmix64(symbol_ ^ splitmix64(std::bit_cast<Symbol>(static_cast<double>(number))));
     else
@@ -54,13 +54,13 @@ class Made {
     return *this;
   }
   template <class Number>
-  Made& of(const std::vector<Number>& numbers) {
-    return of(std::span<const Number>(numbers));
+  HashBuilder& add(const std::vector<Number>& numbers) {
+    return add(std::span<const Number>(numbers));
   }
   template <class Number>
-  Made& of(std::span<const Number> numbers) {
-    of(numbers.size());
-    for (const Number number : numbers) of(number);
+  HashBuilder& add(std::span<const Number> numbers) {
+    add(numbers.size());
+    for (const Number number : numbers) add(number);
     return *this;
   }
   Symbol symbol() const { return symbol_; }
@@ -71,61 +71,63 @@ class Made {
 
 void add_to(Symbol& sum, Symbol term) {
   if (term == 0) return;
-  sum = sum == 0 ? term : Made(What::sum, std::min(sum, term), std::max(sum, term)).symbol();
+  sum = sum == 0 ? term : HashBuilder(Value::sum, std::min(sum, term), std::max(sum, term)).symbol();
 }
 
 // What a step or a prediction of a stage depends on besides its operands.
-void add_rule(Made& made, const WeightRule& rule, StageId stage) {
+void add_rule(HashBuilder& made, const WeightRule& rule, StageId stage) {
   using Delta = WeightRule::Delta;
   for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only, Delta::first_moment,
                             Delta::weight_moving_average, Delta::update_moving_average})
-    made.of(uses_delta(rule, stage, delta));  // a direction that is kept changes the step's operations
-  made.of(rule.decay_in_delta);
-  if (!rule.update_average_decay.empty()) made.of(rule.update_average_decay[stage.index()]);
+    made.add(uses_delta(rule, stage, delta));  // a direction that is kept changes the step's operations
+  made.add(rule.decay_in_delta);
+  if (!rule.update_average_decay.empty()) made.add(rule.update_average_decay[stage.index()]);
   const bool feedback = rule.error_feedback != WeightRule::ErrorFeedback::none;
-  made.of(static_cast<int>(rule.error_feedback)).of(feedback && rule.decay_in_feedback);
+  made.add(static_cast<int>(rule.error_feedback)).add(feedback && rule.decay_in_feedback);
   const StageCorrections& own = rule.corrections;
   const int delay = own.discount_updates > 0 && !own.delay.empty() ? own.delay[stage.index()] : 0;
-  made.of(delay).of(delay > 0 ? own.discount_updates : 0);
-  made.of(own.beta1_rise.empty() ? 0.0 : own.beta1_rise[stage.index()]);
+  made.add(delay).add(delay > 0 ? own.discount_updates : 0);
+  made.add(own.beta1_rise.empty() ? 0.0 : own.beta1_rise[stage.index()]);
   const PipeMareCorrections& corrections = rule.pipemare;
-  made.of(corrections.delay.size());
+  made.add(corrections.delay.size());
   if (corrections.delay.empty()) return;
-  made.of(corrections.delay[stage.index()]).of(corrections.anneal_updates).of(corrections.moving_average_decay);
+  made.add(corrections.delay[stage.index()]).add(corrections.anneal_updates).add(corrections.moving_average_decay);
 }
 
 // Programs that are not run on symbols: all that they are made of.
 Symbol of_instructions(const Program& program, const Plan& plan, const NumericsOptions& options) {
-  Made made(What::instructions, options.batched_weight_gradients, options.snapshots, program.microbatches,
-            program.updates, program.micros_per_update);
+  HashBuilder made(Value::instructions, options.batched_weight_gradients, options.snapshots, program.microbatches,
+                   program.updates, program.microbatches_per_update);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    made.of(plan.stages[s].layers).of(program.graph.micros_per_op_of(StageId(s))).of(plan.stages[s].passed_channels);
-    for (const Rank rank : program.placement.stages[s]) made.of(rank.value);
-    made.of(program.retained_versions[s]).of(program.micros_per_step[s]);
+    made.add(plan.stages[s].layers)
+        .add(program.graph.microbatches_per_op_of(StageId(s)))
+        .add(plan.stages[s].passed_channels);
+    for (const Rank rank : program.placement.stages[s]) made.add(rank.value);
+    made.add(program.retained_versions[s]).add(program.microbatches_per_step[s]);
     add_rule(made, program.rule, StageId(s));
   }
-  made.of(program.placement.replica_of);
-  if (program.sequence_chunks > 1) made.of(program.sequence_chunks).of(plan.sequence_cut);
-  if (program.sizes.differ()) made.of(program.sizes.samples());
-  for (const Rank rank : program.placement.weight_gradient_ranks) made.of(rank.value);
-  made.of(static_cast<int>(program.rule.backward))
-      .of(static_cast<int>(program.rule.forward_delta))
-      .of(static_cast<int>(program.rule.backward_delta))
-      .of(static_cast<int>(program.policy.leftover))
-      .of(static_cast<int>(program.sharding.gather))
-      .of(static_cast<int>(program.sharding.reduce));
+  made.add(program.placement.replica_of);
+  if (program.sequence_chunks > 1) made.add(program.sequence_chunks).add(plan.sequence_cut);
+  if (program.sizes.differ()) made.add(program.sizes.samples());
+  for (const Rank rank : program.placement.weight_gradient_ranks) made.add(rank.value);
+  made.add(static_cast<int>(program.rule.backward))
+      .add(static_cast<int>(program.rule.forward_delta))
+      .add(static_cast<int>(program.rule.backward_delta))
+      .add(static_cast<int>(program.policy.leftover))
+      .add(static_cast<int>(program.sharding.gather))
+      .add(static_cast<int>(program.sharding.reduce));
   for (const auto& rank : program.ranks) {
-    made.of(rank.size());
+    made.add(rank.size());
     for (const Instruction& i : rank)
-      made.of(static_cast<int>(i.opcode))
-          .of(i.checkpoint)
-          .of(i.horizon)
-          .of(i.stage.value)
-          .of(i.micro.value)
-          .of(i.peer_stage.value)
-          .of(i.channel)
-          .of(i.version)
-          .of(i.prediction);
+      made.add(static_cast<int>(i.opcode))
+          .add(i.checkpoint)
+          .add(i.horizon)
+          .add(i.stage.value)
+          .add(i.micro.value)
+          .add(i.peer_stage.value)
+          .add(i.channel)
+          .add(i.version)
+          .add(i.prediction);
   }
   return made.symbol();
 }
@@ -206,7 +208,7 @@ class SymbolicRun {
     const StageLayers& stage = stages_[s];
     Held held;
     auto& weights = held.versions.emplace_back();
-    for (const int layer : stage.layers) weights.push_back(Made(What::initial, layer, 0).symbol());
+    for (const int layer : stage.layers) weights.push_back(HashBuilder(Value::initial, layer, 0).symbol());
     held.predictions.resize(program_.predictions[s]);
     held.gradients.assign(stage.layers.size(), 0);
     held.statistics.assign(stage.layers.size(), 0);
@@ -264,7 +266,8 @@ class SymbolicRun {
     const auto version_of = [&](std::int32_t version) {
       if (version >= 0) return h.versions.at(version);
       Symbols before;  // a version that an earlier run of the program has made
-      for (const int layer : layers(i.stage).layers) before.push_back(Made(What::initial, layer, version).symbol());
+      for (const int layer : layers(i.stage).layers)
+        before.push_back(HashBuilder(Value::initial, layer, version).symbol());
       return before;
     };
     if (i.prediction < 0) return version_of(i.version);
@@ -273,10 +276,10 @@ class SymbolicRun {
     prediction = version_of(i.version);
     const WeightRule& rule = program_.rule;
     const bool of_forward = i.opcode == Opcode::forward || rule.backward == WeightRule::Backward::same_as_forward;
-    const int update = i.version * program_.micros_per_step[i.stage.index()] / program_.micros_per_update;
+    const int update = i.version * program_.microbatches_per_step[i.stage.index()] / program_.microbatches_per_update;
     for (Symbol& weights : prediction)
-      weights = Made(What::prediction, weights, i.horizon, update,
-                     static_cast<int>(of_forward ? rule.forward_delta : rule.backward_delta))
+      weights = HashBuilder(Value::prediction, weights, i.horizon, update,
+                            static_cast<int>(of_forward ? rule.forward_delta : rule.backward_delta))
                     .symbol();
     return prediction;
   }
@@ -288,18 +291,19 @@ class SymbolicRun {
     const auto& receives = stage.interface.receives;
     slot.received.resize(receives.size(), 0);
     for (std::size_t k = 0; k < receives.size(); ++k)
-      if (receives[k] < 0) slot.received[k] = Made(What::input, receives[k], i.micro.value).symbol();
+      if (receives[k] < 0) slot.received[k] = HashBuilder(Value::input, receives[k], i.micro.value).symbol();
     const Symbols weights = read(h, i);
     Symbols values = slot.received;
     slot.layer_outputs.clear();
     for (std::size_t l = 0; l < stage.layers.size(); ++l) {
-      Made output(What::output, stage.layers[l], stage.learns[l] ? weights[l] : 0);
-      for (const std::size_t place : stage.inputs[l]) output.of(values[place]);
-      if (stage.has_loss && l + 1 == stage.layers.size()) output.of(Made(What::target, i.micro.value).symbol());
+      HashBuilder output(Value::output, stage.layers[l], stage.learns[l] ? weights[l] : 0);
+      for (const std::size_t place : stage.inputs[l]) output.add(values[place]);
+      if (stage.has_loss && l + 1 == stage.layers.size())
+        output.add(HashBuilder(Value::target, i.micro.value).symbol());
       values.push_back(output.symbol());
       slot.layer_outputs.push_back(output.symbol());
       if (stage.has_statistics[l] && !again)
-        h.statistics[l] = Made(What::statistics, h.statistics[l], output.symbol()).symbol();
+        h.statistics[l] = HashBuilder(Value::statistics, h.statistics[l], output.symbol()).symbol();
     }
     slot.outputs.clear();
     for (const std::size_t place : stage.sends) slot.outputs.push_back(values[place]);
@@ -307,15 +311,15 @@ class SymbolicRun {
 
   void losses(Rank rank, const Instruction& i) {
     if (!layers(i.stage).has_loss) return;
-    const int update = i.micro.value / program_.micros_per_update;
+    const int update = i.micro.value / program_.microbatches_per_update;
     if (update == program_.updates) return;  // the end of a run, which is dropped
     Symbol& sum = losses_[rank.index()];
-    sum = Made(What::loss, sum, update, micros_of(update, program_.micros_per_update),
-               held(rank, i.stage).slots[i.micro.value].layer_outputs.back())
+    sum = HashBuilder(Value::loss, sum, update, microbatches_of(update, program_.microbatches_per_update),
+                      held(rank, i.stage).slots[i.micro.value].layer_outputs.back())
               .symbol();
   }
 
-  int micros_of(int index, int per) const { return std::min(per, program_.microbatches - index * per); }
+  int microbatches_of(int index, int per) const { return std::min(per, program_.microbatches - index * per); }
 
   // To the stages on the same rank; other ranks get messages.
   void hand_on(Rank rank, const Instruction& i) {
@@ -388,14 +392,15 @@ class SymbolicRun {
     for (std::size_t l = stage.layers.size(); l-- > 0;) {
       Symbol gradient = sums[received + l];
       if (stage.has_loss && l + 1 == stage.layers.size())
-        gradient = Made(What::loss_gradient, program_.micros_per_update).symbol();
+        gradient = HashBuilder(Value::loss_gradient, program_.microbatches_per_update).symbol();
       if (gradient == 0) continue;
       const Symbol read_here = stage.learns[l] ? weights[l] : 0;
       for (std::size_t k = 0; k < stage.inputs[l].size(); ++k)
         add_to(sums[stage.inputs[l][k]],
-               Made(What::input_gradient, stage.layers[l], k, gradient, read_here, slot.layer_outputs[l]).symbol());
+               HashBuilder(Value::input_gradient, stage.layers[l], k, gradient, read_here, slot.layer_outputs[l])
+                   .symbol());
       slot.weight_gradients[l] =
-          Made(What::weight_gradient, stage.layers[l], gradient, read_here, slot.layer_outputs[l]).symbol();
+          HashBuilder(Value::weight_gradient, stage.layers[l], gradient, read_here, slot.layer_outputs[l]).symbol();
     }
     slot.input_gradients.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(received));
     hand_back(rank, i);
@@ -406,7 +411,7 @@ class SymbolicRun {
     const Slot& slot = h.slots[i.micro.value];
     for (std::size_t l = 0; l < h.gradients.size(); ++l)
       if (layers(i.stage).learns[l])
-        h.gradients[l] = Made(What::accumulated, h.gradients[l], slot.weight_gradients[l]).symbol();
+        h.gradients[l] = HashBuilder(Value::accumulated, h.gradients[l], slot.weight_gradients[l]).symbol();
   }
 
   // All-reduce: adds up in the order of the replicas, once all of them have come.
@@ -421,8 +426,8 @@ class SymbolicRun {
     if (arrived.size() < replicas.size()) return false;
     Symbols sums;
     for (std::size_t l = 0; l < layers(stage).layers.size(); ++l) {
-      Made sum(What::reduced, replicas.size());
-      for (const Rank replica : replicas) sum.of(held(replica, stage).gradients[l]);
+      HashBuilder sum(Value::reduced, replicas.size());
+      for (const Rank replica : replicas) sum.add(held(replica, stage).gradients[l]);
       sums.push_back(sum.symbol());
     }
     for (const Rank replica : replicas) {
@@ -435,13 +440,13 @@ class SymbolicRun {
 
   void step(Rank rank, const Instruction& i) {
     Held& h = held(rank, i.stage);
-    const int per_step = program_.micros_per_step[i.stage.index()];
+    const int per_step = program_.microbatches_per_step[i.stage.index()];
     Symbols next;
     for (std::size_t l = 0; l < h.gradients.size(); ++l) {
-      Made weights(What::step, h.versions.back()[l], h.gradients[l], i.micro.value, per_step,
-                   program_.micros_per_update, micros_of(i.version - 1, per_step));
+      HashBuilder weights(Value::step, h.versions.back()[l], h.gradients[l], i.micro.value, per_step,
+                          program_.microbatches_per_update, microbatches_of(i.version - 1, per_step));
       add_rule(weights, program_.rule, i.stage);
-      if (options_.snapshots) weights.of(h.statistics[l]);
+      if (options_.snapshots) weights.add(h.statistics[l]);
       next.push_back(weights.symbol());
     }
     h.versions.push_back(std::move(next));
@@ -453,18 +458,18 @@ class SymbolicRun {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const Held& h = held_.at({program_.placement.stages[s].front(), StageId(s)});
       for (std::size_t l = 0; l < stages_[s].layers.size(); ++l) {
-        Made made(What::end, h.versions.back()[l], h.statistics[l], program_.retained_versions[s]);
+        HashBuilder made(Value::end, h.versions.back()[l], h.statistics[l], program_.retained_versions[s]);
         for (int k = 1; k <= program_.retained_versions[s]; ++k)
           if (const auto version = static_cast<std::ptrdiff_t>(h.versions.size()) - 1 - k; version >= 0)
-            made.of(h.versions[version][l]);
+            made.add(h.versions[version][l]);
         layers[stages_[s].layers[l]] = made.symbol();
       }
     }
-    Made made(What::end, program_.updates, program_.micros_per_update);
-    if (program_.sizes.differ()) made.of(program_.sizes.samples());
-    for (const auto& [layer, symbol] : layers) made.of(layer).of(symbol);
+    HashBuilder made(Value::end, program_.updates, program_.microbatches_per_update);
+    if (program_.sizes.differ()) made.add(program_.sizes.samples());
+    for (const auto& [layer, symbol] : layers) made.add(layer).add(symbol);
     for (const Symbol sum : losses_)
-      if (sum != 0) made.of(sum);
+      if (sum != 0) made.add(sum);
     return made.symbol();
   }
 
@@ -487,7 +492,7 @@ std::uint64_t numerics(const Program& program, const ModelGraph& model, const Pl
                     program.graph.loans.empty();
   for (std::size_t s = 0; s < program.graph.size(); ++s)
     if (program.sharded(StageId(s)) || program.placement.has_weight_gradient_rank(StageId(s)) ||
-        program.graph.micros_per_op_of(StageId(s)) > 1 || plan.stages[s].passed_channels > 0)
+        program.graph.microbatches_per_op_of(StageId(s)) > 1 || plan.stages[s].passed_channels > 0)
       on_symbols = false;
   if (!on_symbols) return of_instructions(program, plan, options);
   return SymbolicRun(program, model, plan, options).run();

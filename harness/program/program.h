@@ -192,10 +192,10 @@ struct Instruction {
   std::int16_t horizon = 0;  // compute: reads version - horizon * lr * Delta (WeightRule)
   StageId stage;             // the rank's own stage
   Micro micro;               // compute: the stage's own op number; communication: the message's on its edge (the same
-                             // unless stages take several micro-batches an op, StageGraph::micros_per_op); step: the
-                             // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
-                             // serves; move: the stash's
-  StageId peer_stage;        // communication: the stage at the other end
+      // unless stages take several micro-batches an op, StageGraph::microbatches_per_op); step: the
+      // index of the program's update; gather, free, reduce-scatter: of the rank's op that it
+      // serves; move: the stash's
+  StageId peer_stage;  // communication: the stage at the other end
   // communication: index into Program::channels; collectives: into collective_groups()
   std::int32_t channel = -1;
   std::int32_t version = 0;  // compute: weight version to read, counted from the program's start (negative: made
@@ -235,15 +235,16 @@ struct Program {
   int sequence_chunks = 1;  // of every micro-batch's sequences
   // Which chunk of its sequence an op or a message is of.
   int sequence_chunk_of(Micro micro) const { return sequence_chunks == 1 ? 0 : micro.value % sequence_chunks; }
-  // Inference: forwards only, no optimizer steps, and `updates` counts batches: every micros_per_update micro-batches.
+  // Inference: forwards only, no optimizer steps, and `updates` counts batches: every microbatches_per_update
+  // micro-batches.
   bool forward_only = false;
   // Updates of one run, each a whole number of steps of every stage: a stage with fewer replicas than another one steps
   // more often.
   int updates = 0;
-  int micros_per_update = 0;
-  std::vector<int> micros_per_step;    // per stage: micro-batches of one of its steps, all replicas
-  std::vector<int> predictions;        // per stage: predicted tensors, ids 0 .. n - 1
-  std::vector<int> retained_versions;  // per stage: old versions that the next run of the program still reads
+  int microbatches_per_update = 0;
+  std::vector<int> microbatches_per_step;  // per stage: micro-batches of one of its steps, all replicas
+  std::vector<int> predictions;            // per stage: predicted tensors, ids 0 .. n - 1
+  std::vector<int> retained_versions;      // per stage: old versions that the next run of the program still reads
   WeightRule rule;
   RunPolicy policy;
   Sharding sharding;
@@ -251,7 +252,7 @@ struct Program {
   // Groups other than replicas that meet before the optimizer's steps: the ranks that hold copies of a weight,
   // in the order of StageGraph::copies, then, with clipping, all ranks that step.
   std::vector<std::vector<Rank>> step_groups;
-  // Tensor parallelism: so many neighbouring ranks share every layer of a replica, each as a stage of its own, and sum
+  // Tensor parallelism: the degree; that many neighbouring ranks hold one replica, each as a stage of its own, and sum
   // parts of tensors inside their ops, in the group tensor_group_of().
   int tensor = 1;
   std::size_t rank_count() const { return ranks.size(); }
@@ -268,7 +269,7 @@ struct Program {
 };
 
 // The ranks that meet in collectives: the replicas of every stage, then the step groups, then, with tensor parallelism,
-// the groups that share layers. An index into it is what transports call a group.
+// the tensor-parallel groups. An index into it is what transports call a group.
 std::vector<std::vector<Rank>> collective_groups(const Program& program);
 
 }  // namespace sluice

@@ -27,32 +27,32 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return text;
 }
 
-void refuse_what_pytorch_cannot_run(const Schedule& schedule, const Program& program, const std::string& where) {
-  const auto refuse = [&](const std::string& what) {
+void reject_what_pytorch_cannot_run(const Schedule& schedule, const Program& program, const std::string& where) {
+  const auto reject = [&](const std::string& what) {
     throw InputError(
         where, what,
         "choose a system whose schedule PyTorch can run: 1f1b, interleaved_1f1b, zero_bubble, gpipe, hanayo, ...");
   };
   const StageGraph& graph = program.graph;
   if (!program.rule.synchronous())
-    refuse("updates without a flush: PyTorch would run its order as a synchronous schedule, with another result");
+    reject("updates without a flush: PyTorch would run its order as a synchronous schedule, with another result");
   if (std::ranges::all_of(schedule.ranks, [](const std::vector<Op>& ops) {
         return std::ranges::all_of(ops, [](const Op& op) { return op.kind == OpKind::forward; });
       }))
-    refuse("runs forward only: PyTorch's schedules train");
-  if (program.sequence_chunks > 1) refuse("cuts sequences into chunks: PyTorch's ops are of whole micro-batches");
+    reject("runs forward only: PyTorch's schedules train");
+  if (program.sequence_chunks > 1) reject("cuts sequences into chunks: PyTorch's ops are of whole micro-batches");
   for (std::size_t s = 0; s < graph.size(); ++s) {
     const std::string stage = "stage " + std::to_string(s);
     const std::vector<Rank>& ranks = program.placement.stages[s];
-    if (ranks.size() > 1) refuse(stage + " is on ranks " + rank_list(ranks) + ": PyTorch gives a stage one rank");
+    if (ranks.size() > 1) reject(stage + " is on ranks " + rank_list(ranks) + ": PyTorch gives a stage one rank");
     if (program.placement.has_weight_gradient_rank(StageId(s)))
-      refuse("the weight gradients of " + stage + " are made on another rank: PyTorch makes them on the stage's own");
-    if (graph.micros_per_op_of(StageId(s)) > 1)
-      refuse(stage + " takes " + std::to_string(graph.micros_per_op_of(StageId(s))) +
+      reject("the weight gradients of " + stage + " are made on another rank: PyTorch makes them on the stage's own");
+    if (graph.microbatches_per_op_of(StageId(s)) > 1)
+      reject(stage + " takes " + std::to_string(graph.microbatches_per_op_of(StageId(s))) +
              " micro-batches at once: PyTorch takes one at a time");
     const bool chained = graph.successors[s].empty() ? s + 1 == graph.size()
                                                      : graph.successors[s] == std::vector<StageId>{StageId(s + 1)};
-    if (!chained) refuse("its stages are no chain: PyTorch sends from a stage to the next only");
+    if (!chained) reject("its stages are no chain: PyTorch sends from a stage to the next only");
   }
 }
 
@@ -344,7 +344,7 @@ class TableReader {
 
 PyTorchTable pytorch_table(const Schedule& schedule, const Program& program, const std::string& where,
                            TableFormat format) {
-  refuse_what_pytorch_cannot_run(schedule, program, where);
+  reject_what_pytorch_cannot_run(schedule, program, where);
   PyTorchTable table;
   if (format == TableFormat::compute_comms) {
     for (const std::vector<Instruction>& rank : in_rendezvous_order(program).ranks)

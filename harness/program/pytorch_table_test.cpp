@@ -26,7 +26,7 @@ TEST(PyTorchTableTest, HasALineForEveryRankAndACellForEveryStep) {
   EXPECT_EQ(table("rank 0: 0F0 (0F1;0B0) 0B1\n", one_stage_per_rank(1)), "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
 }
 
-TEST(PyTorchTableTest, RefusesAStageOnTwoRanks) {
+TEST(PyTorchTableTest, RejectsAStageOnTwoRanks) {
   const Placement two{.stages = {{Rank(0), Rank(1)}}};
   EXPECT_EQ(error_of([&] { table("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n", two); }),
             "test: stage 0 is on ranks 0 and 1: PyTorch gives a stage one rank; choose a system whose schedule PyTorch "
@@ -184,8 +184,8 @@ TEST(PyTorchTableTest, WrongCellsAreNamedByLineAndCell) {
 }
 
 RC_GTEST_PROP(PyTorchTableTest, WhatIsWrittenIsRead, ()) {
-  const int ranks = *rc::gen::inRange(1, 6), micros = *rc::gen::inRange(1, 9);
-  const Schedule schedule = *rc::gen::element(example_1f1b(ranks, micros), example_gpipe(ranks, micros));
+  const int ranks = *rc::gen::inRange(1, 6), microbatches = *rc::gen::inRange(1, 9);
+  const Schedule schedule = *rc::gen::element(example_1f1b(ranks, microbatches), example_gpipe(ranks, microbatches));
   const Program program = program_of(schedule, one_stage_per_rank(ranks));
   const OrderFromTable read = read_pytorch_table(pytorch_table(schedule, program, "test").csv, "t.csv");
   RC_ASSERT(read.schedule == schedule);
@@ -197,7 +197,7 @@ RC_GTEST_PROP(PyTorchTableTest, WhatIsWrittenIsRead, ()) {
 }
 
 // Whatever bytes a file holds: an order or an InputError.
-RC_GTEST_PROP(PyTorchTableTest, AnyTextIsReadOrRefused, ()) {
+RC_GTEST_PROP(PyTorchTableTest, AnyTextIsReadOrRejectd, ()) {
   const std::vector<char> bytes = *rc::gen::container<std::vector<char>>(rc::gen::element(
       '0', '1', 'F', 'B', 'I', 'W', 'S', 'E', 'N', 'D', '_', ',', '\n', '(', ')', ';', ' ', '"', '\r'));
   try {

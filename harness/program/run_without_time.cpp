@@ -15,7 +15,7 @@ class DryRun {
       : program_(program),
         sends_(sends),
         text_(text),
-        micros_(static_cast<std::size_t>(program.microbatches)),
+        microbatches_(static_cast<std::size_t>(program.microbatches)),
         next_(program.ranks.size(), 0),
         in_transit_(program.channels.size(), 0),
         groups_(collective_groups(program)),
@@ -27,7 +27,7 @@ class DryRun {
       first_edge_.push_back(edges_);
       edges_ += program.graph.successors[s].size();
     }
-    has_.assign(edges_ * micros_ * 2, false);
+    has_.assign(edges_ * microbatches_ * 2, false);
   }
 
   void run(std::vector<Violation>& found) {
@@ -53,7 +53,7 @@ class DryRun {
   std::size_t slot(StageId from, StageId to, Micro micro, bool gradient) const {
     const auto& list = program_.graph.successors[from.index()];
     const auto k = static_cast<std::size_t>(std::ranges::find(list, to) - list.begin());
-    return ((first_edge_[from.index()] + k) * micros_ + micro.index()) * 2 + (gradient ? 1 : 0);
+    return ((first_edge_[from.index()] + k) * microbatches_ + micro.index()) * 2 + (gradient ? 1 : 0);
   }
   // Whether the op that takes a message of `a` at `b` is on the rank of `a`'s op.
   bool local(StageId a, Micro op, StageId b, Micro message) const {
@@ -194,7 +194,7 @@ class DryRun {
   const Program& program_;
   const SendEnd sends_;
   const InstructionText text_;
-  std::size_t micros_, edges_ = 0;
+  std::size_t microbatches_, edges_ = 0;
   std::vector<std::size_t> first_edge_, next_, in_transit_;
   const std::vector<std::vector<Rank>> groups_;
   std::vector<std::size_t> arrived_at_, round_end_;

@@ -76,7 +76,7 @@ TEST(ShardedProgramTest, GathersAreIssuedThatManyOpsAhead) {
 }
 
 TEST(ShardedProgramTest, ACopyIsGatheredAgainOnlyAfterTheLastWasFreed) {
-  // The backward of stage 1 uses what its forward used: nothing can be gathered beside it.
+  // The backward of stage 1 uses what its forward used: nothing can be gathered in parallel.
   EXPECT_EQ(line_of(two_stages(4, Gather::on_use).ranks[0]),
             "gather 0; gather 1; 0F0; free 0; gather 0; 1F0; free 1; gather 1; 1I0; free 1; 1W0; "
             "reduce_scatter 1; 0B0; free 0; reduce_scatter 0; step 0; step 1");
@@ -102,7 +102,7 @@ TEST(ShardedProgramTest, GathersStandBeforeTheReceivesOfTheOpTheyRunBeside) {
             "send_gradient 1->0 1; free 1; reduce_scatter 1; step 1");
 }
 
-TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRefused) {
+TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRejectd) {
   EXPECT_EQ(error_of([] {
               checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
                             WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch}));
@@ -117,7 +117,7 @@ TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRefused) {
             "no error");
 }
 
-TEST(ShardedProgramTest, RulesWithoutAFlushAreRefused) {
+TEST(ShardedProgramTest, RulesWithoutAFlushAreRejectd) {
   EXPECT_EQ(error_of([] {
               lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
                     {.update = WeightRule::Update::every_backward},
@@ -195,7 +195,7 @@ RC_GTEST_PROP(ShardedProgramTest, ReplicasOfOneOrderAlwaysMeet, (unsigned seed))
   const Sharding sharding{
       .gather = *rc::gen::element(Gather::once, Gather::on_visit, Gather::on_use, Gather::after_step),
       .reduce = *rc::gen::element(Reduce::per_microbatch, Reduce::accumulated),
-      .micros_per_reduction = *rc::gen::inRange(0, 3),
+      .microbatches_per_reduction = *rc::gen::inRange(0, 3),
       .prefetch = *rc::gen::inRange(0, 4)};
   const Program program = lower(schedule, one.graph, placement, WeightRule{}, sharding);
   RC_ASSERT(check(program).empty());

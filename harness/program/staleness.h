@@ -1,4 +1,4 @@
-// Staleness as a program really has it, for a record to set beside what a paper promises.
+// Staleness as a program really has it, for a record to compare with what a paper promises.
 #pragma once
 
 #include <vector>

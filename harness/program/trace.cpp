@@ -6,7 +6,7 @@ void MicroBatchTimes::add(const Program& program, const Instruction& forward, in
   const std::size_t s = forward.stage.index();
   const bool enters = program.graph.predecessors[s].empty(), leaves = program.graph.successors[s].empty();
   if (!enters && !leaves) return;
-  const int at_once = program.graph.micros_per_op_of(forward.stage);
+  const int at_once = program.graph.microbatches_per_op_of(forward.stage);
   const int first = iteration * program.microbatches + forward.micro.value * at_once;
   for (int m = first; m < first + at_once; ++m) {
     const auto k = static_cast<std::size_t>(m);

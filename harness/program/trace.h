@@ -24,9 +24,9 @@ struct TraceMessage {
 
 struct Trace {
   std::vector<std::vector<TraceEvent>> ranks;
-  // Per rank, where stages are sharded: gathers and reduce-scatters, which run beside its events.
+  // Per rank, where stages are sharded: gathers and reduce-scatters, which overlap its events.
   std::vector<std::vector<TraceEvent>> collectives = {};
-  // Per rank, where stashes move: copies to and from its host, which run beside its events.
+  // Per rank, where stashes move: copies to and from its host, which overlap its events.
   std::vector<std::vector<TraceEvent>> host_copies = {};
   std::vector<TraceMessage> messages = {};  // of the virtual clock: those with values in them
   int sequence_chunks = 1;                  // the program's

@@ -106,9 +106,9 @@ class Figures {
 
   void add_update(std::size_t u) {
     const Makers makers = makers_in(run_, u);
-    std::set<std::string> micros;
-    for (const auto& [key, maker] : makers) micros.insert(std::get<1>(key));
-    f_.microbatches = std::max(f_.microbatches, count_of(micros));
+    std::set<std::string> microbatches;
+    for (const auto& [key, maker] : makers) microbatches.insert(std::get<1>(key));
+    f_.microbatches = std::max(f_.microbatches, count_of(microbatches));
     std::vector<BusyTime> busy(run_.ranks.size());
     double first_backward = 0, last_forward = std::numeric_limits<double>::infinity(), start = last_forward, end = 0;
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {

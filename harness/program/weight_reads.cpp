@@ -9,16 +9,16 @@
 namespace sluice {
 
 WeightReads::WeightReads(const Schedule& schedule, Program& program)
-    : schedule_(schedule), program_(program), micros_(static_cast<std::size_t>(schedule.microbatches)) {
+    : schedule_(schedule), program_(program), microbatches_(static_cast<std::size_t>(schedule.microbatches)) {
   const WeightRule& rule = program.rule;
   const std::size_t stages = program.graph.size();
-  forward_.assign(stages * micros_, {});
+  forward_.assign(stages * microbatches_, {});
   program.predictions.assign(stages, 0);
   program.retained_versions.assign(stages, 0);
   if (rule.synchronous()) {
     program.updates = 1;
-    program.micros_per_update = schedule.microbatches;
-    program.micros_per_step.assign(stages, schedule.microbatches);
+    program.microbatches_per_update = schedule.microbatches;
+    program.microbatches_per_step.assign(stages, schedule.microbatches);
     return;
   }
   count_updates();
@@ -33,22 +33,24 @@ WeightReads::WeightReads(const Schedule& schedule, Program& program)
 void WeightReads::count_updates() {
   const WeightRule& rule = program_.rule;
   for (const auto& replicas : program_.placement.stages)
-    program_.micros_per_step.push_back(rule.accumulate * static_cast<int>(replicas.size()));
+    program_.microbatches_per_step.push_back(rule.accumulate * static_cast<int>(replicas.size()));
   // The least that is a whole number of steps of every stage.
-  program_.micros_per_update = 1;
-  for (const int n : program_.micros_per_step) program_.micros_per_update = std::lcm(program_.micros_per_update, n);
+  program_.microbatches_per_update = 1;
+  for (const int n : program_.microbatches_per_step)
+    program_.microbatches_per_update = std::lcm(program_.microbatches_per_update, n);
   for (std::size_t s = 0; s < program_.graph.size(); ++s) {
-    if (program_.placement.stages[s].size() == 1 || schedule_.microbatches % program_.micros_per_update == 0) continue;
+    if (program_.placement.stages[s].size() == 1 || schedule_.microbatches % program_.microbatches_per_update == 0)
+      continue;
     throw InputError("schedule",
                      std::to_string(schedule_.microbatches) + " micro-batches, " +
-                         std::to_string(program_.micros_per_update) +
+                         std::to_string(program_.microbatches_per_update) +
                          " an update, are no whole number of the steps of stage " + std::to_string(s) +
-                         ", which take " + std::to_string(program_.micros_per_step[s]) + " each",
-                     "choose micro-batches that are a multiple of " + std::to_string(program_.micros_per_update));
+                         ", which take " + std::to_string(program_.microbatches_per_step[s]) + " each",
+                     "choose micro-batches that are a multiple of " + std::to_string(program_.microbatches_per_update));
   }
   const bool partial = program_.policy.leftover == RunPolicy::Leftover::partial;
-  program_.updates =
-      (schedule_.microbatches + (partial ? program_.micros_per_update - 1 : 0)) / program_.micros_per_update;
+  program_.updates = (schedule_.microbatches + (partial ? program_.microbatches_per_update - 1 : 0)) /
+                     program_.microbatches_per_update;
 }
 
 int WeightReads::newest_after(int backwards) const {
@@ -83,25 +85,25 @@ void WeightReads::read_same_version_everywhere() {
   for (std::size_t s = 0; s < graph.size(); ++s)
     if (graph.predecessors[s].empty()) first.push_back(s);
   // A batch enters all stages that only read data as one: a decoder's first stage may be one.
-  for (std::size_t i = 0; i < micros_; ++i) {
+  for (std::size_t i = 0; i < microbatches_; ++i) {
     std::int32_t entered = INT32_MAX;
-    for (const std::size_t s : first) entered = std::min(entered, forward_[s * micros_ + i].version);
-    for (const std::size_t s : first) forward_[s * micros_ + i].version = entered;
+    for (const std::size_t s : first) entered = std::min(entered, forward_[s * microbatches_ + i].version);
+    for (const std::size_t s : first) forward_[s * microbatches_ + i].version = entered;
   }
   for (const StageId s : topological_order(graph))
     for (const StageId t : graph.successors[s.index()])
-      for (std::size_t i = 0; i < micros_; ++i) {
-        std::int32_t& version = forward_[t.index() * micros_ + i].version;
-        version = std::min(version, forward_[s.index() * micros_ + i].version);
+      for (std::size_t i = 0; i < microbatches_; ++i) {
+        std::int32_t& version = forward_[t.index() * microbatches_ + i].version;
+        version = std::min(version, forward_[s.index() * microbatches_ + i].version);
       }
 }
 
 // Double buffering: the micro-batches of update b read version max(b - 1, 0).
 void WeightReads::read_previous_version() {
   for (std::size_t s = 0; s < program_.graph.size(); ++s)
-    for (std::size_t i = 0; i < micros_; ++i) {
-      WeightRead& read = forward_[s * micros_ + i];
-      const int wanted = std::max(static_cast<int>(i) / program_.micros_per_step[s] - 1, 0);
+    for (std::size_t i = 0; i < microbatches_; ++i) {
+      WeightRead& read = forward_[s * microbatches_ + i];
+      const int wanted = std::max(static_cast<int>(i) / program_.microbatches_per_step[s] - 1, 0);
       if (wanted > read.version)
         throw InputError("schedule",
                          "stage " + std::to_string(s) + " needs weight version " + std::to_string(wanted) +
@@ -116,17 +118,17 @@ void WeightReads::read_previous_version() {
 // read what it made.
 void WeightReads::predict_forwards() {
   const WeightRule& rule = program_.rule;
-  const auto sharing = static_cast<std::size_t>(rule.micros_per_prediction);
+  const auto sharing = static_cast<std::size_t>(rule.microbatches_per_prediction);
   for (std::size_t s = 0; s < program_.graph.size(); ++s)
-    for (std::size_t i = 0; i < micros_; ++i) {
-      WeightRead& read = forward_[s * micros_ + i];
+    for (std::size_t i = 0; i < microbatches_; ++i) {
+      WeightRead& read = forward_[s * microbatches_ + i];
       if (i % sharing != 0) {
-        read = forward_[s * micros_ + i - i % sharing];
+        read = forward_[s * microbatches_ + i - i % sharing];
         continue;
       }
       int horizon = rule.forward_horizon[s];
       if (!rule.clip_to_lag.empty()) {
-        const int behind = static_cast<int>(i) / program_.micros_per_step[s] - read.version;
+        const int behind = static_cast<int>(i) / program_.microbatches_per_step[s] - read.version;
         horizon -= std::max(rule.clip_to_lag[s] - behind, 0);
       }
       if (horizon == 0) continue;

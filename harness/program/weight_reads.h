@@ -29,7 +29,7 @@ class WeightReads {
   WeightRead of_recomputation(const Op& op, int newest) const;
   // A stage's version after `backwards` gradients of one of its replicas; 0 until a flush.
   int newest_after(int backwards) const;
-  // Of a stage whose W run on another rank: after so many I.
+  // Of a stage whose W run on another rank: after this many I.
   int newest_after_delay(int input_gradients) const;
 
  private:
@@ -40,11 +40,11 @@ class WeightReads {
   void predict_forwards();
   // Updates between a stage's forward and backward of one batch once the pipe is full: one for each stage after it.
   int lag(std::size_t stage) const { return static_cast<int>(program_.graph.size() - 1 - stage); }
-  std::size_t slot(const Op& op) const { return op.stage.index() * micros_ + op.micro.index(); }
+  std::size_t slot(const Op& op) const { return op.stage.index() * microbatches_ + op.micro.index(); }
 
   const Schedule& schedule_;
   Program& program_;
-  std::size_t micros_;
+  std::size_t microbatches_;
   std::vector<WeightRead> forward_;                             // [stage][micro]
   std::map<std::pair<StageId, int>, int> backward_prediction_;  // (stage, version) -> id
 };

@@ -42,7 +42,7 @@ class GpuValidation : public ::testing::Test {
   void SetUp() override {
     real = register_training_library({.make_session = session_on_cpu,
                                       .measure_costs = costs_on_cpu,
-                                      .cuda_refusal = [] { return std::string(); },
+                                      .cuda_rejection = [] { return std::string(); },
                                       .describe_cuda = one_gpu});
     folder_ = fs::temp_directory_path() / ("sluice-gpu-validation-" + std::to_string(::getpid()));
     fs::create_directories(folder_);

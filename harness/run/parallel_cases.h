@@ -18,7 +18,8 @@
 
 namespace sluice {
 
-// Whether nothing else may run beside the case: it measures this machine, as the wall clock does, and measured costs.
+// Whether nothing else may run in parallel with the case: it measures this machine, as the wall clock does, and
+// measured costs.
 bool runs_alone(const RunCase& c);
 
 // How many cases compute at the same time. A case that waits for another one lets a further one compute, and goes on
@@ -46,7 +47,7 @@ void run_side_by_side(std::size_t count, int jobs, const std::function<bool(std:
                       const std::function<bool(std::size_t, CaseSlots&)>& work);
 
 // Whether the case would come to the same again: a result (ok or diverged), or what follows from the case alone: out of
-// memory on the virtual clock, or a system that refuses the case there, unless by costs that are measured.
+// memory on the virtual clock, or a system that rejects the case there, unless by costs that are measured.
 bool is_final(const Record& record);
 
 // Stores the records of cases that end in any order in the order of the cases. A record that is early is kept in a file

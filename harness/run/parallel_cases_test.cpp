@@ -199,7 +199,7 @@ TEST_F(Records, OfAKilledProcessAreFoundByTheNextOne) {
   EXPECT_EQ(stored(), Digests{"a"});
   {
     Store store(file());
-    store.append(record("d"));  // killed after it was stored in turn, before the file beside was removed
+    store.append(record("d"));  // killed after it was stored in turn, before the other file was removed
   }
   Store store(file());
   RecordsInOrder in_order(store);

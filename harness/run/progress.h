@@ -19,7 +19,7 @@ class Progress {
   void begin(std::size_t index, const std::string& name);
   void update(std::size_t index, double fraction);  // done of the case
   void end(std::size_t index, const std::string& outcome);
-  void note(const std::string& line);  // a line beside the cases
+  void note(const std::string& line);  // a line that is not a case's
 
  private:
   void draw(bool force);

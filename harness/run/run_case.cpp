@@ -17,7 +17,7 @@ namespace sluice {
 
 namespace {
 
-// One case becomes one record: it is prepared, refused where it cannot run, trained on its clock, and described.
+// One case becomes one record: it is prepared, rejectd where it cannot run, trained on its clock, and described.
 class CaseRun {
  public:
   CaseRun(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks)
@@ -64,15 +64,15 @@ class CaseRun {
     return std::move(record_);
   }
 
-  void refuse(const std::string& reason) {
+  void reject(const std::string& reason) {
     record_.outcome = RecordOutcome::unsupported;
     record_.reason = reason;
   }
 
-  // False: no rank of the case runs in this process, or the case is refused.
+  // False: no rank of the case runs in this process, or the case is rejectd.
   bool prepare_ranks() {
     if (job() && case_.ranks > job()->size()) {
-      refuse(std::to_string(case_.ranks) + " ranks need as many processes; the job has " +
+      reject(std::to_string(case_.ranks) + " ranks need as many processes; the job has " +
              std::to_string(job()->size()));
       return false;
     }
@@ -86,8 +86,8 @@ class CaseRun {
       if (case_.pin == Pin::core) pin();
       if (case_.leftover == Leftover::partial) prepared_.leftover = Leftover::partial;
     } catch (const InputError& e) {
-      // The case itself was found sound when it was read: it is the system that refuses.
-      refuse(e.what());
+      // The case itself was found sound when it was read: it is the system that rejects.
+      reject(e.what());
       return false;
     }
     return true;
@@ -106,11 +106,11 @@ class CaseRun {
     record_.updates_per_epoch = segments.updates_per_epoch();
     const int microbatches = segments.microbatches_of_program(0, segments.first_updates());
     try {
-      refuse_optimizer(microbatches);
-      refuse_snapshots(microbatches);
+      reject_optimizer(microbatches);
+      reject_snapshots(microbatches);
       program_ = make_program(prepared_, microbatches);
     } catch (const InputError& e) {
-      return refuse(e.what());
+      return reject(e.what());
     }
     const std::vector<RankMemory> predicted = memory(program_, stage_memory(prepared_, case_.optimizer, program_.rule));
     describe_program(case_, prepared_, program_, microbatches, predicted, record_);
@@ -120,7 +120,7 @@ class CaseRun {
     }
   }
 
-  void refuse_optimizer(int microbatches) const {
+  void reject_optimizer(int microbatches) const {
     const OptimizerSpec& o = case_.optimizer;
     const bool momentum_sgd = o.kind == OptimizerSpec::Kind::sgd && o.momentum != 0;
     const WeightRule rule = rule_of(prepared_, microbatches);
@@ -143,7 +143,7 @@ class CaseRun {
   }
 
   // Between snapshots the pipeline is not drained, so that one program is that of all epochs.
-  void refuse_snapshots(int microbatches) const {
+  void reject_snapshots(int microbatches) const {
     if (!training_.value().segments().snapshots()) return;
     const WeightRule first = rule_of(prepared_, microbatches, 0);
     const WeightRule last = rule_of(prepared_, microbatches, case_.epochs - 1);

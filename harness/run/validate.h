@@ -23,7 +23,7 @@ struct ValidateOptions {
 
 struct ValidateResult {
   std::vector<Record> records;        // of both clocks, marked with environment["validation"]
-  std::vector<std::string> left_out;  // cases that one of the clocks refuses, and why
+  std::vector<std::string> left_out;  // cases that one of the clocks rejects, and why
   bool interrupted = false;
 };
 

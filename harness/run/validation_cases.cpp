@@ -64,8 +64,8 @@ class CaseList {
         few_ ? std::vector<std::string>{"fmnist_mlp"}
              : std::vector<std::string>{"mlp1024", "fmnist_cnn", "sentiment_transformer", "fmnist_mlp"};
     for (const std::string& workload : workloads)
-      for (const int micros : few_ ? std::vector<int>{4} : std::vector<int>{4, 8}) {
-        const json base = {{"workload", workload}, {"microbatches", micros}};
+      for (const int microbatches : few_ ? std::vector<int>{4} : std::vector<int>{4, 8}) {
+        const json base = {{"workload", workload}, {"microbatches", microbatches}};
         const auto with = [&](json more) {
           json entry = base;
           entry.update(more);

@@ -135,7 +135,7 @@ void read_optimizer(JsonReader config, bool decoupled_adam, WeightCase& c,
   const OptimizerSpec other = optimizer_of(config.object("other"), decoupled_adam);
   if (!c.optimizer.treats_matrices() || other.kind != OptimizerKind::adamw ||
       other.weight_decay != c.optimizer.weight_decay)
-    config.fail("other", "must be AdamW with the same decay beside muon or rotated");
+    config.fail("other", "must be AdamW with the same decay with muon or rotated");
   if (c.optimizer.learning_rate > 0) c.optimizer.other_rate = other.learning_rate / c.optimizer.learning_rate;
   c.optimizer.matrices =
       config.text("matrix_stages", "all") == "hidden" ? MatrixParameters::hidden : MatrixParameters::all;

@@ -19,7 +19,7 @@ struct SentBytes {
   double total() const { return messages + gathers + reductions; }
 };
 
-// Per rank, of an iteration: the sums of shared layers (model/tensor_split.h) inside its ops, as the executor performs
+// Per rank, of an iteration: the tensor-parallel sums (model/tensor_split.h) inside its ops, as the executor performs
 // them. plan: of model.all.
 std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& model, const Plan& plan,
                                     std::int64_t micro_batch, std::int64_t element = 4);

@@ -87,7 +87,7 @@ static Bytes kept_bytes(const PlanStage& stage, const CostGraph& graph) {
     const LayerVariant* variant = variant_of(stage, i, graph);
     bytes += variant ? variant->in_flight : graph.layers[stage.layers[i]].kept();
   }
-  return bytes * stage.micros_per_op;
+  return bytes * stage.microbatches_per_op;
 }
 
 std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster) {

@@ -15,7 +15,7 @@ struct SimulatedEdge {
   Bytes bytes;  // of one micro-batch's activation; its gradient has the same size. A message between stages whose ops
                 // both take several micro-batches has that many times as much
   Bytes copied = {};  // of the activation: what the sender keeps too, and has to copy
-  Bytes passed = {};  // of the gradient beside that: what a divided product's rest needs, less the channels passed on
+  Bytes passed = {};  // of the gradient in addition: what a divided product's rest needs, less the channels passed on
 };
 
 struct Costs {

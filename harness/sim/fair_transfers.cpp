@@ -96,8 +96,8 @@ void FairTransfers::share(double now, const Route& route) {
 // medium that is full.
 std::vector<double> fair_rates(std::span<const double> capacities, std::span<const Route* const> routes) {
   struct Medium {
-    double left = 0;       // bytes/s that no settled transfer takes
-    double crossings = 0;  // of the transfers that are not settled
+    double left = 0;       // bytes/s that no fixed transfer takes
+    double crossings = 0;  // of the transfers that are not fixed
     double level() const { return std::max(0.0, left) / crossings; }
   };
   std::map<std::size_t, Medium> media;
@@ -118,9 +118,9 @@ std::vector<double> fair_rates(std::span<const double> capacities, std::span<con
       return 1 / routes[i]->seconds_per_byte <= level ||
              std::ranges::any_of(routes[i]->media, [&](std::size_t m) { return media.at(m).level() <= level; });
     };
-    std::vector<std::size_t> settled, others;
-    for (const std::size_t i : rising) (stays(i) ? settled : others).push_back(i);
-    for (const std::size_t i : settled) {
+    std::vector<std::size_t> fixed, others;
+    for (const std::size_t i : rising) (stays(i) ? fixed : others).push_back(i);
+    for (const std::size_t i : fixed) {
       rates[i] = level;
       for (std::size_t m = 0; m < routes[i]->media.size(); ++m) {
         Medium& medium = media.at(routes[i]->media[m]);

@@ -22,7 +22,7 @@ class FairTransfers {
   // capacities: bytes/s of each medium.
   explicit FairTransfers(std::vector<double> capacities);
 
-  // Begins a transfer of so many bytes, not before the last start or end. `owner` is whoever started it. The route must
+  // Begins a transfer of `bytes` bytes, not before the last start or end. `owner` is whoever started it. The route must
   // outlive the transfer.
   void start(double now, const Route& route, double bytes, std::int64_t owner);
 

@@ -11,9 +11,9 @@ HostLinks::HostLinks(const Program& program, const Costs& costs) : program_(prog
   if (costs.host_copies.empty())
     throw InputError("cluster", "a system moves activations to the host, and a device has no link to it",
                      "add \"host_bandwidth\": \"16GB/s\" (each way) to the device, or host=16GB/s to flat:N");
-  micros_ = static_cast<std::size_t>(program.microbatches);
+  microbatches_ = static_cast<std::size_t>(program.microbatches);
   links_.resize(program.ranks.size());
-  for (Link& link : links_) link.copied.assign(program.graph.size() * micros_, 0);
+  for (Link& link : links_) link.copied.assign(program.graph.size() * microbatches_, 0);
   trace_.resize(program.ranks.size());
 }
 

@@ -30,10 +30,10 @@ class HostLinks {
  private:
   // When the last copy of a stash is over; 0: it has not been copied.
   double& copied(std::size_t r, const Instruction& i) {
-    return links_[r].copied[i.stage.index() * micros_ + i.micro.index()];
+    return links_[r].copied[i.stage.index() * microbatches_ + i.micro.index()];
   }
   double copied_at(std::size_t r, const Instruction& i) const {
-    return links_[r].copied[i.stage.index() * micros_ + i.micro.index()];
+    return links_[r].copied[i.stage.index() * microbatches_ + i.micro.index()];
   }
 
   struct Link {
@@ -42,7 +42,7 @@ class HostLinks {
   };
   const Program& program_;
   const Costs& costs_;
-  std::size_t micros_ = 0;
+  std::size_t microbatches_ = 0;
   std::vector<Link> links_;  // empty: nothing moves
   std::vector<std::vector<TraceEvent>> trace_;
   double end_ = 0;

@@ -94,7 +94,7 @@ class MemoryOfRank {
         note(k);
       }
     }
-    result_.peak.host = most_on_host_;
+    result_.peak.host = max_on_host_;
     // The rest of the peak of everything. (Inference has nothing but weights and buffers.)
     if (!program_.forward_only) result_.peak.buffers = std::max(most_ - result_.peak.total(), Bytes(0));
     return std::move(result_);
@@ -123,8 +123,8 @@ class MemoryOfRank {
       now_.activations -= memory_of(i).key_value_gradients;
   }
 
-  // What the op has while it runs beside what is resident before it: its messages, the data that micro-batches in
-  // flight keep, and what it allocates.
+  // What the op has while it runs in addition to what is resident before it: its messages, the data that micro-batches
+  // in flight keep, and what it allocates.
   void count_temporaries(const Instruction& i) {
     const StageMemory& stage = memory_of(i);
     const Temporaries& t = stage.temporaries;
@@ -139,13 +139,13 @@ class MemoryOfRank {
         own = t.forward;
         break;
       case Opcode::backward:
-        own = (stage.batched_micros > 0 ? t.input_gradient : t.backward) + messages;
+        own = (stage.batched_microbatches > 0 ? t.input_gradient : t.backward) + messages;
         break;
       case Opcode::input_gradient:
         own = t.input_gradient + messages;
         break;
       case Opcode::weight_gradient:
-        if (stage.batched_micros == 0) own = t.weight_gradient;
+        if (stage.batched_microbatches == 0) own = t.weight_gradient;
         break;
       case Opcode::optimizer_step:
         own = program_.sharded(i.stage) ? shard_of(t.step, stage, members(i.stage)) : t.step;
@@ -194,7 +194,7 @@ class MemoryOfRank {
       case Opcode::stash_out:
         moved = memory_of(i).stash - staying_bytes(memory_of(i), i.micro);
         now_.host += moved;
-        most_on_host_ = std::max(most_on_host_, now_.host);
+        max_on_host_ = std::max(max_on_host_, now_.host);
         break;
       case Opcode::stash_free:
         now_.activations -= moved;
@@ -277,7 +277,7 @@ class MemoryOfRank {
       case Opcode::backward:
         --in_flight_;
         data_ -= stage.interface.data_until_weight_gradient;
-        if (stage.batched_micros > 0) {
+        if (stage.batched_microbatches > 0) {
           now_.activations += stage.weight_stash - stage.stash;
           leave_key_value_gradients(i);
           drop_key_value_gradients(i);
@@ -302,7 +302,7 @@ class MemoryOfRank {
         break;
       case Opcode::weight_gradient:
         if (!weight_gradients_only_.contains(i.stage)) data_ -= stage.interface.data_until_weight_gradient;
-        if (stage.batched_micros > 0) {
+        if (stage.batched_microbatches > 0) {
           pending_[i.stage].push_back(i.micro);
           if (!next_is_weight_gradient(k)) run_pending(i.stage);
           break;
@@ -321,17 +321,18 @@ class MemoryOfRank {
     const auto found = pending_.find(id);
     if (found == pending_.end() || found->second.empty()) return;
     const StageMemory& whole = stages_[id.index()];
-    std::vector<Micro>& micros = found->second;
-    const double part = static_cast<double>(micros.size()) / (whole.batched_micros * program_.sequence_chunks);
+    std::vector<Micro>& microbatches = found->second;
+    const double part =
+        static_cast<double>(microbatches.size()) / (whole.batched_microbatches * program_.sequence_chunks);
     const auto own = static_cast<double>(whole.temporaries.weight_gradient.value) * part;
     most_ = std::max(most_, now_.total() + data_ + Bytes(std::llround(own)));
-    for (const Micro micro : micros) {
+    for (const Micro micro : microbatches) {
       const StageMemory& stage = memory_of(id, micro);
       now_.activations -= stage.weight_stash;
       if (weight_gradients_only_.contains(id)) now_.activations -= stage.interface.data_until_weight_gradient;
       release_interface(stage, micro, false, true);
     }
-    micros.clear();
+    microbatches.clear();
   }
 
   // Whether the rank's next compute op is a weight gradient of the same stage, so that the batch goes on.
@@ -392,7 +393,7 @@ class MemoryOfRank {
   std::map<int, int> readers_here_;                   // layer -> stages of the rank that receive its output
   std::map<std::pair<int, Micro>, int> unread_;       // of these, those that have not run their forward
   std::map<std::pair<StageId, Micro>, Bytes> moved_;  // of stashes with a copy on the host
-  Bytes most_on_host_;
+  Bytes max_on_host_;
   std::map<StageId, std::vector<Micro>> pending_;  // micro-batches whose batched weight gradient is still to come
   MemoryPoint now_{};
   Bytes data_{0};  // of the data feed, kept by micro-batches in flight

@@ -71,7 +71,7 @@ TEST(MemoryTest, ASplitBackwardHoldsTheWeightStashUntilW) {
 
 TEST(MemoryTest, StashesOfBatchedWeightGradientsStayUntilTheirProduct) {
   std::vector<StageMemory> stages = stages_of(1);
-  stages[0].batched_micros = 2;
+  stages[0].batched_microbatches = 2;
   const auto activations = [&](const std::string& schedule) {
     const Program program = lower(parse_schedule(schedule), chain(1), one_stage_per_rank(1), {});
     std::vector<std::int64_t> of_ops;
@@ -79,7 +79,7 @@ TEST(MemoryTest, StashesOfBatchedWeightGradientsStayUntilTheirProduct) {
     for (const MemoryPoint& p : held.timeline) of_ops.push_back(p.activations.value);
     return of_ops;
   };
-  // During F0, during and after B0, during F1 (beside the weight stash that B0 left), during and after B1; the step
+  // During F0, during and after B0, during F1 (with the weight stash that B0 left), during and after B1; the step
   // comes after the product of both.
   EXPECT_EQ(activations("rank 0: 0F0 0B0 0F1 0B1\n"), (std::vector<std::int64_t>{10, 10, 7, 17, 17, 14, 0}));
   // W0 and W1 are one product: as in ASplitBackwardHoldsTheWeightStashUntilW, but W0 frees nothing.
@@ -89,7 +89,7 @@ TEST(MemoryTest, StashesOfBatchedWeightGradientsStayUntilTheirProduct) {
 
 TEST(MemoryTest, AProductOfFewerMicroBatchesThanMeasuredTakesTheirPartOfItsTemporaries) {
   std::vector<StageMemory> stages = stages_of(1);
-  stages[0].batched_micros = 4;
+  stages[0].batched_microbatches = 4;
   stages[0].temporaries = {.forward = Bytes(1), .weight_gradient = Bytes(80)};
   const Program program =
       lower(parse_schedule("rank 0: 0F0 0B0 0F1 0B1\n"), chain(1), one_stage_per_rank(1), WeightRule{});

@@ -21,7 +21,7 @@ MessageBytes::Edges MessageBytes::edges_of(const Costs& costs) const {
 }
 
 double MessageBytes::size(const Instruction& message) const {
-  return micros_per_message(program_.graph, message.stage, message.peer_stage) *
+  return microbatches_per_message(program_.graph, message.stage, message.peer_stage) *
          costs_.part_of_message(program_, message);
 }
 

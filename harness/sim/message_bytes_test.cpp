@@ -61,7 +61,7 @@ TEST(MessageBytesTest, AMessageOfSeveralMicroBatchesOrOfAChunkHasItsShare) {
   Costs costs = costs_of_two_stages();
   costs.chunk_positions = {0.75, 0.25};
   Program program = program_of(chain(2));
-  program.graph.micros_per_op = {2, 4};
+  program.graph.microbatches_per_op = {2, 4};
   program.sequence_chunks = 2;
   const MessageBytes message_bytes(program, costs);
   Instruction i{.opcode = Opcode::send_activation, .stage = StageId(0), .micro = Micro(0), .peer_stage = StageId(1)};

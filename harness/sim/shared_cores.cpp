@@ -136,13 +136,13 @@ bool SharedCores::next_op_is_weight_gradient(std::size_t r, std::size_t position
   return false;
 }
 
-// Of the weight gradients of `micros` micro-batches as one product: measured for one micro-batch and for
-// own_.batched_micros, in between a straight line.
-double SharedCores::batched_seconds(const StageCost& stage, double micros) const {
+// Of the weight gradients of `microbatches` micro-batches as one product: measured for one micro-batch and for
+// own_.batched_microbatches, in between a straight line.
+double SharedCores::batched_seconds(const StageCost& stage, double microbatches) const {
   const double together = stage.batched_weight_gradient.value, single = stage.split_weight_gradient.value;
-  const double measured = own_.batched_micros;
-  if (measured < 2) return micros * together;
-  return micros * together + (single - together) * std::max(measured - micros, 0.0) / (measured - 1);
+  const double measured = own_.batched_microbatches;
+  if (measured < 2) return microbatches * together;
+  return microbatches * together + (single - together) * std::max(measured - microbatches, 0.0) / (measured - 1);
 }
 
 // Zeroing, if the next gradient is the first of an update.

@@ -62,7 +62,7 @@ class SharedCores {
 
   OpCost op_cost(std::size_t r, std::size_t position, int iteration);
   bool next_op_is_weight_gradient(std::size_t r, std::size_t position) const;
-  double batched_seconds(const StageCost& stage, double micros) const;
+  double batched_seconds(const StageCost& stage, double microbatches) const;
   double clear_seconds(std::size_t r, StageId stage);
   double random_factor(StageId stage);
   void change_speeds(double now);

@@ -177,7 +177,7 @@ TEST(SharedCoresTest, BatchedWeightGradientsComeWithTheStep) {
 
 TEST(SharedCoresTest, ABatchOfFewWeightGradientsCostsMoreForEach) {
   Costs costs = uniform_costs(1, 1, 1, 0);
-  costs.machine = MachineCosts{.batched_micros = 4};
+  costs.machine = MachineCosts{.batched_microbatches = 4};
   costs.batched_weight_gradients = true;
   costs.stages[0].split_weight_gradient = Seconds(5);
   costs.stages[0].batched_weight_gradient = Seconds(2);  // 8 for four at once

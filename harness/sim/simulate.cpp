@@ -287,7 +287,7 @@ class Engine {
     stop();
   }
 
-  // When work of rank r that takes so many seconds undisturbed is done.
+  // When work of rank r that takes `seconds` undisturbed is done.
   double end_of_work(std::size_t r, double clock, double seconds) {
     if (!disturbed_) return clock + seconds;
     if (const double noise = options_.interference->op_noise; noise > 0)
@@ -316,7 +316,7 @@ class Engine {
   void finish_forward(const Instruction& i, int iteration, double start, double end) {
     result_.micro_batches.add(program_, i, iteration, start, end);
     if (!program_.graph.successors[i.stage.index()].empty()) return;
-    const int batch = i.micro.value * program_.graph.micros_per_op_of(i.stage) / program_.micros_per_update;
+    const int batch = i.micro.value * program_.graph.microbatches_per_op_of(i.stage) / program_.microbatches_per_update;
     double& done = result_.update_end[iteration * program_.updates + batch];
     done = std::max(done, end);
   }

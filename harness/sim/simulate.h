@@ -4,9 +4,9 @@
 //
 // Links: a transfer takes latency + bytes / bandwidth and occupies every medium on its path for bytes / bandwidth;
 // transfers that share a medium (one direction of a link, both directions of a half-duplex one, a group of links)
-// queue, first come first served. Where the cluster's links are shared fairly (Cluster::sharing), they go on beside
-// each other instead, at max-min fair rates (fair_transfers.h): a medium carries what its links carry, a channel's
-// messages follow one another, and a ring is one transfer of all its steps.
+// queue, first come first served. Where the cluster's links are shared fairly (Cluster::sharing), they go on in
+// parallel with each other instead, at max-min fair rates (fair_transfers.h): a medium carries what its links carry, a
+// channel's messages follow one another, and a ring is one transfer of all its steps.
 //
 // All-reduces of gradients are rings that meet no other traffic, or, by Cluster::all_reduce, collectives on the links
 // like gathers, in one ring or in two levels. With Costs::gradient_buckets they, and reduce-scatters, are cut into
@@ -15,11 +15,11 @@
 // Interference: ops, steps and transfers are work at the speed that episodes leave to their device or link, integrated
 // exactly (base/work.h).
 //
-// Gathers and reduce-scatters (sharded stages) run beside a rank's ops, on a communication engine that takes a rank's
+// Gathers and reduce-scatters (sharded stages) overlap a rank's ops, on a communication engine that takes a rank's
 // one after the other; each begins when the engines of all members have come to it. A ring: n - 1 steps of 1 / n of the
 // bytes, each a transfer on every hop of the ring at once.
 //
-// Moves of stashes run beside a rank's ops, on a link to the host of its own (host_link.h).
+// Moves of stashes overlap a rank's ops, on a link to the host of its own (host_link.h).
 //
 // On a cluster that is one machine (Cluster::one_machine) with measured costs (Costs::machine), instructions cost what
 // shared_cores.h says, and the rules for links, collectives and host links above do not apply. Interference and

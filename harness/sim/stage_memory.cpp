@@ -29,7 +29,7 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .weight_element = storage.weight};
 }
 
-// Of the stage's attention layers, for so many positions of each sample.
+// Of the stage's attention layers, for `positions` positions of each sample.
 static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions,
                                  const Storage& storage) {
   Bytes bytes;
@@ -65,7 +65,7 @@ std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan,
   std::vector<StageMemory> result;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlanStage& stage = plan.stages[s];
-    const std::int64_t samples = stage.micros_per_op * micro_batch;
+    const std::int64_t samples = stage.microbatches_per_op * micro_batch;
     StageMemory m = memory_of_layers(model, shapes, stashes, stage.layers, samples, optimizer,
                                      delta_tensors(optimizer, rule, StageId(s)), storage);
     for (const int producer : between[s].receives)
@@ -117,7 +117,7 @@ static void add_waiting(std::vector<StageMemory>& stages, const StageGraph& grap
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (const StageId t : graph.successors[s]) {
       const int room = queue_room(graph, StageId(s), t, queue);
-      const Bytes message = bytes(StageId(s), t) * micros_per_message(graph, StageId(s), t);
+      const Bytes message = bytes(StageId(s), t) * microbatches_per_message(graph, StageId(s), t);
       stages[s].waiting += message * (room / 2);
       stages[t.index()].waiting += message * (room - room / 2);
     }
@@ -131,7 +131,7 @@ std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& p
   for (const PlanStage& stage : plan.stages) {
     StageMemory& memory = result.emplace_back();
     for (const int l : stage.layers) memory.weights += parameter_count(model.layers[l]) * storage.weight;
-    memory.live = live_bytes(model, shapes, stage.layers, stage.micros_per_op * micro_batch, storage);
+    memory.live = live_bytes(model, shapes, stage.layers, stage.microbatches_per_op * micro_batch, storage);
   }
   std::vector<std::vector<int>> inputs;
   for (const LayerSpec& layer : model.layers) inputs.push_back(layer.inputs);
@@ -145,7 +145,7 @@ std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& p
     return sum;
   };
   StageGraph graph = stage_graph(static_cast<int>(plan.stages.size()), stage_edges(plan, inputs), "plan");
-  for (const PlanStage& stage : plan.stages) graph.micros_per_op.push_back(stage.micros_per_op);
+  for (const PlanStage& stage : plan.stages) graph.microbatches_per_op.push_back(stage.microbatches_per_op);
   add_waiting(result, graph, queue, bytes);
   return result;
 }
@@ -161,7 +161,7 @@ std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& pl
       Bytes live = layer.output;
       for (const int input : layer.inputs)
         if (input >= 0) live += costs.layers[input].output;
-      memory.live = std::max(memory.live, live * stage.micros_per_op);
+      memory.live = std::max(memory.live, live * stage.microbatches_per_op);
     }
   }
   add_waiting(result, graph, queue, [&](StageId from, StageId to) { return edge_bytes(plan, costs, from, to); });
@@ -212,7 +212,8 @@ Temporaries temporaries_of(const std::vector<int>& layers, const CostGraph& cost
 
 void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const CostGraph& costs) {
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const Temporaries whole = temporaries_of(plan.stages[s].layers, grouped_costs(costs, plan.stages[s].micros_per_op));
+    const Temporaries whole =
+        temporaries_of(plan.stages[s].layers, grouped_costs(costs, plan.stages[s].microbatches_per_op));
     stages[s].temporaries = whole;
     for (std::size_t c = 0; c < stages[s].sequence_chunks.size(); ++c) {
       Temporaries& part = stages[s].sequence_chunks[c].temporaries = whole;

@@ -36,9 +36,9 @@ struct StageMemory {
   // Of the stash, what a stage before or after on the same rank holds too.
   InterfaceValues interface = {};
   Temporaries temporaries = {};
-  // Weight gradients wait, with their stashes, for one product of several micro-batches; so many is what
+  // Weight gradients wait, with their stashes, for one product of several micro-batches; that number is what
   // temporaries.weight_gradient is of. 0: each by itself.
-  int batched_micros = 0;
+  int batched_microbatches = 0;
   // Where sequences are cut, a chunk's: of the gradients of its keys and values, which the backwards of later chunks
   // add up before its own; and the same stage with one chunk in a micro-batch's place, for each (empty: as the whole).
   Bytes key_value_gradients = {};
@@ -60,7 +60,7 @@ void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const C
 // Activations are those of the variants that the plan chose, else the layers' outputs; W keeps nothing of its own.
 std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, const OptimizerSpec& optimizer);
 
-// Of inference, with so many micro-batches in a queue (RunPolicy::queue): weights, and what lives and waits.
+// Of inference, with queues of RunPolicy::queue micro-batches: weights, and what lives and waits.
 std::vector<StageMemory> inference_memory(const ModelGraph& model, const Plan& plan, std::int64_t micro_batch,
                                           int queue, const Storage& storage = {});
 std::vector<StageMemory> inference_memory(const CostGraph& costs, const Plan& plan, int queue);

@@ -48,9 +48,9 @@ TEST(BlockingSendsTest, ADeviceThatSendsWaitsUntilTheMessageIsThere) {
   Cluster cluster = cluster_of(2, {link(0, 1, 100, 0.5)});
   const Program program =
       program_of("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1F1 1B0 1B1\n", graph, one_stage_per_rank(2));
-  const Simulation beside = run(program, costs, cluster);
-  EXPECT_DOUBLE_EQ(start_of(beside, "0F1"), 1);
-  EXPECT_DOUBLE_EQ(start_of(beside, "1F1"), 1 + 2 + 2 + 0.5);  // the link is taken for 2 s a message
+  const Simulation overlapped = run(program, costs, cluster);
+  EXPECT_DOUBLE_EQ(start_of(overlapped, "0F1"), 1);
+  EXPECT_DOUBLE_EQ(start_of(overlapped, "1F1"), 1 + 2 + 2 + 0.5);  // the link is taken for 2 s a message
   cluster.sends = Sends::blocking;
   const Simulation blocking = run(program, costs, cluster);
   EXPECT_DOUBLE_EQ(start_of(blocking, "0F1"), 1 + 2.5);
@@ -281,7 +281,7 @@ TEST(GradientBucketsTest, AStagesBucketsFollowFromItsLayers) {
   EXPECT_TRUE(costs_of(plan, graph, a_pair()).gradient_buckets.empty());
 }
 
-TEST(TrafficTest, FairLinksRefuseEpisodesOfLinks) {
+TEST(TrafficTest, FairLinksRejectEpisodesOfLinks) {
   Interference interference;
   interference.episodes = {{.resource = Resource::link}};
   const Cluster cluster = with(cluster_of(2, {link(0, 1, 100, 0)}), LinkSharing::fair);

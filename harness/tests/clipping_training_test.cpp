@@ -1,5 +1,5 @@
 // Clipping by the global norm trains as one device does, whatever holds the gradients: stages, replicas, shards or
-// groups that share layers.
+// tensor-parallel groups.
 #include <gtest/gtest.h>
 
 #include "harness/tests/training_test_support.h"

@@ -21,7 +21,7 @@ namespace {
 class SystemContractTest : public testing::TestWithParam<const System*> {};
 
 TEST_P(SystemContractTest, HoldsOnGeneratedProblems) {
-  const ContractReport report = check_contract(*GetParam(), {.most_faults = 1});
+  const ContractReport report = check_contract(*GetParam(), {.max_faults = 1});
   for (const ContractFault& fault : report.faults)
     ADD_FAILURE() << fault.problem << ": " << fault.text << "\n" << fault.drawing;
   EXPECT_GE(report.taken, 6);
@@ -82,7 +82,7 @@ TEST(SystemTableTest, NamesAndAliasesAreUnique) {
   EXPECT_GE(names.size(), 5u);
 }
 
-TEST(SystemTableTest, UnknownNamesAreRefusedWithTheNearest) {
+TEST(SystemTableTest, UnknownNamesAreRejectdWithTheNearest) {
   try {
     find_system("gpip", "quick.json: /grid/0/system");
     FAIL();
@@ -103,12 +103,12 @@ System wrong() {
 }
 
 std::string first_fault(const System& system) {
-  const ContractReport report = check_contract(system, {.most_ranks = 3, .most_microbatches = 4});
+  const ContractReport report = check_contract(system, {.max_ranks = 3, .max_microbatches = 4});
   return report.faults.empty() ? "none" : report.faults.front().text;
 }
 
 TEST(Contract, AcceptsAPlainSystemAndNotesThatItsTheoryIsLeftOut) {
-  const ContractReport report = check_contract(wrong(), {.most_ranks = 3, .most_microbatches = 4});
+  const ContractReport report = check_contract(wrong(), {.max_ranks = 3, .max_microbatches = 4});
   EXPECT_TRUE(report.faults.empty()) << report.faults.front().text;
   EXPECT_EQ(report.taken, 12);
   ASSERT_EQ(report.notes.size(), 1u);
@@ -177,7 +177,7 @@ TEST(Contract, NamesEveryFaultOfAScheduleAndDrawsItUntilThere) {
     }
     return schedule;
   };
-  const ContractReport report = check_contract(system, {.most_ranks = 2, .most_microbatches = 1});
+  const ContractReport report = check_contract(system, {.max_ranks = 2, .max_microbatches = 1});
   ASSERT_FALSE(report.faults.empty());
   EXPECT_EQ(report.faults.front().problem, "ranks=2 microbatches=1");
   EXPECT_EQ(report.faults.front().text, "rank 0: 0B0 is blocked: it waits for 1B0 of rank 1, which is blocked at 1B0");
@@ -186,24 +186,24 @@ TEST(Contract, NamesEveryFaultOfAScheduleAndDrawsItUntilThere) {
             "rank 0  F0\nrank 1  ..\nrank 0 stops before 0B0\nrank 1 stops before 1B0\n");
 }
 
-TEST(Contract, TellsWhatARefusalSays) {
+TEST(Contract, TellsWhatARejectionSays) {
   System system = wrong();
   system.require = [](int ranks, int, const Options&) {
     if (ranks > 1) throw InputError("wrong", "one rank only", "use single_device");
   };
-  const ContractReport report = check_contract(system, {.most_ranks = 2, .most_microbatches = 6});
+  const ContractReport report = check_contract(system, {.max_ranks = 2, .max_microbatches = 6});
   EXPECT_TRUE(report.faults.empty()) << report.faults.front().text;
-  EXPECT_EQ(report.refused, 6);
-  ASSERT_EQ(report.refusals.size(), 1u);
-  EXPECT_EQ(report.refusals.begin()->first, "wrong: one rank only; use single_device");
-  EXPECT_EQ(report.refusals.begin()->second, "ranks=2 microbatches=1");
+  EXPECT_EQ(report.rejectd, 6);
+  ASSERT_EQ(report.rejections.size(), 1u);
+  EXPECT_EQ(report.rejections.begin()->first, "wrong: one rank only; use single_device");
+  EXPECT_EQ(report.rejections.begin()->second, "ranks=2 microbatches=1");
 }
 
 TEST(Contract, ChecksTheNameAndTheOptions) {
   System system = wrong();
   system.name = "gpipe";
   system.options = {{"depth", "0", ""}};
-  const ContractReport report = check_contract(system, {.most_ranks = 0});
+  const ContractReport report = check_contract(system, {.max_ranks = 0});
   std::set<std::string> texts;
   for (const ContractFault& fault : report.faults) texts.insert(fault.text);
   EXPECT_TRUE(texts.contains("'gpipe' is a name of gpipe, too"));

@@ -55,7 +55,7 @@ def records(path, may_be_torn):
     return found
 
 
-def settled(found):
+def comparable(found):
     return {digest: lines for digest, lines in found.items()
             if any(json.loads(line)["outcome"] in SETTLED for line in lines)}
 
@@ -110,7 +110,7 @@ class Sweeps:
         before = records(out, True)
         code, text = self.end(self.start(sweep, out, *options), what + ", then to the end", {0})
         after = records(out, False)
-        compare(settled(before), settled(after), out)
+        compare(comparable(before), comparable(after), out)
         return after
 
     def kills(self, count):
@@ -130,13 +130,13 @@ class Sweeps:
             length = time.monotonic() - begin
             probe.unlink()
             for _ in range(min(25, count - self.counts["kill -9"])):
-                before = settled(records(out, True))
+                before = comparable(records(out, True))
                 process = self.start(sweep, out, *options)
                 time.sleep(self.random.uniform(0, length * 0.7))
                 process.kill()
                 process.communicate()
                 self.counts["kill -9"] += 1
-                after = settled(records(out, True))
+                after = comparable(records(out, True))
                 compare(before, after, out)
                 if len(after) >= cases // (2 if "--shard" in options else 1):
                     break
@@ -189,7 +189,7 @@ class Sweeps:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             for k in range(5):
                 out = self.folder / f"{name}.jsonl"
-                before = settled(records(out, False))
+                before = comparable(records(out, False))
                 process = self.start(sweep, out)
                 time.sleep(self.random.uniform(0.3, 0.8))
                 begin = time.monotonic()
@@ -199,7 +199,7 @@ class Sweeps:
                 answered = time.monotonic() - begin
                 if answered > 5:
                     raise Wrong(f"{name}: answered after {answered:.1f} s")
-                compare(before, settled(records(out, False)), out)
+                compare(before, comparable(records(out, False)), out)
         self.finish(sweep, self.folder / "SIGINT.jsonl", "SIGINT")
 
     def limits(self):
@@ -210,7 +210,7 @@ class Sweeps:
             code, text = self.end(self.start(sweep, out, limits=limit), "ulimit -f")
             found = records(out, False)
             self.finish(sweep, out, "ulimit -f")
-            compare(settled(found), settled(records(out, False)), out)
+            compare(comparable(found), comparable(records(out, False)), out)
         for megabytes in (32, 40, 48, 56, 64, 100, 150, 200, 300, 400, 600, 1000, 2000, 4000):
             out = self.folder / f"limit-v-{megabytes}.jsonl"
             size = megabytes << 20
@@ -223,7 +223,7 @@ class Sweeps:
             self.end(self.start(sweep, out, limits=limit), "ulimit -v")
             found = records(out, False)
             self.finish(sweep, out, "ulimit -v")
-            compare(settled(found), settled(records(out, False)), out)
+            compare(comparable(found), comparable(records(out, False)), out)
         if self.counts["ulimit -v"] == 0:
             raise Wrong("ulimit -v: the program starts under none of the limits")
 
@@ -260,9 +260,9 @@ class Sweeps:
             filler = place / "filler"
             for free in (0, 4096, 20000, 100000):
                 filler.write_bytes(b"x" * max(0, shutil.disk_usage(place).free - free))
-                before = settled(records(out, False))
+                before = comparable(records(out, False))
                 self.end(self.start(sweep, out), "full disk", {1, 2})
-                compare(before, settled(records(out, False)), out)
+                compare(before, comparable(records(out, False)), out)
                 filler.unlink()
             process = self.start(sweep, out, "--shard", "0/20")
             self.end(process, "room again", {0})

@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 #define NEEDS_GPU() \
-  if (!cuda_refusal().empty()) GTEST_SKIP() << "needs a CUDA device: " << cuda_refusal()
+  if (!cuda_rejection().empty()) GTEST_SKIP() << "needs a CUDA device: " << cuda_rejection()
 
 constexpr std::int64_t kBatch = 24;
 constexpr int kUpdates = 3, kMicrobatches = 4;
@@ -62,7 +62,7 @@ void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; 
 
 class CudaSystems : public testing::TestWithParam<Subject> {
  protected:
-  // Every system on three ranks, sharing a GPU where there are not three. What refuses the model on
+  // Every system on three ranks, sharing a GPU where there are not three. What rejects the model on
   // the CPU is left out.
   void compare(bool double_precision, double tolerance) {
     const ModelGraph model = GetParam().model();
@@ -157,7 +157,7 @@ TEST(Cuda, NcclRanksTrainAsThreadsDo) {
   }
 }
 
-TEST(Cuda, NcclRefusesRanksThatShareAGpu) {
+TEST(Cuda, NcclRejectsRanksThatShareAGpu) {
   NEEDS_GPU();
   const auto gpus = static_cast<int>(describe_cuda()["devices"].size());
   const ModelGraph model = test_mlp();
@@ -174,9 +174,9 @@ TEST(Cuda, DescribesItself) {
               json["runtime"].get<std::string>().starts_with("12."));
 }
 
-TEST(Cuda, RefusesInOneClearSentenceWhereThereIsNoGpu) {
-  if (cuda_refusal().empty()) GTEST_SKIP() << "there is a CUDA device";
-  EXPECT_TRUE(cuda_refusal().starts_with("no CUDA device is usable here")) << cuda_refusal();
+TEST(Cuda, RejectsInOneClearSentenceWhereThereIsNoGpu) {
+  if (cuda_rejection().empty()) GTEST_SKIP() << "there is a CUDA device";
+  EXPECT_TRUE(cuda_rejection().starts_with("no CUDA device is usable here")) << cuda_rejection();
   const TestSetup setup("gpipe", {}, test_mlp(), 2, kBatch, kMicrobatches);
   EXPECT_THROW(train(setup, random_feed(test_mlp(), kBatch * kUpdates), "cuda", false), InputError);
 }

@@ -1,5 +1,5 @@
 // Every synchronous schedule over p = 2..8 ranks, 1..4 p micro-batches and 1 .. 4 stages a rank: either an order that
-// checks, and that takes as long as its paper's closed form says where that is valid, or a refusal that says what to
+// checks, and that takes as long as its paper's closed form says where that is valid, or a rejection that says what to
 // change.
 #include <gtest/gtest.h>
 
@@ -288,10 +288,10 @@ const std::vector<SizeCase>& cases() {
 
 class EverySizeTest : public testing::TestWithParam<SizeCase> {};
 
-TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
+TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRejects) {
   const SizeCase& c = GetParam();
   const System& system = find_system(c.system, "test");
-  int by_formula = 0, refused = 0;
+  int by_formula = 0, rejectd = 0;
   for (int p = 2; p <= 8; ++p)
     for (int m = 1; m <= 4 * p; ++m)
       for (int v = 1; v <= (c.chunked ? 4 : 1); ++v) {
@@ -303,7 +303,7 @@ TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
           const UniformChain chain = uniform_chain(system, given, latency_cluster(p, Seconds(0)), p, m, one);
           const ScheduleProblem& problem = chain.problem;
           const Schedule schedule = system.schedule(problem, given);
-          ASSERT_TRUE(c.accepts(size)) << "made a schedule that it should refuse";
+          ASSERT_TRUE(c.accepts(size)) << "made a schedule that it should reject";
           const auto found = check(schedule, problem.graph, problem.placement);
           ASSERT_TRUE(found.empty()) << found.front().text;
           const Program program = lower(schedule, problem.graph, problem.placement, system.weights(problem, given));
@@ -331,12 +331,12 @@ TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRefuses) {
                       message.find(text(p) + " ranks") != std::string::npos)
               << message;
           EXPECT_NE(message.find("; "), std::string::npos) << message;
-          ++refused;
+          ++rejectd;
         }
       }
   EXPECT_GE(by_formula, 4);
   RecordProperty("by_formula", by_formula);
-  RecordProperty("refused", refused);
+  RecordProperty("rejectd", rejectd);
 }
 
 INSTANTIATE_TEST_SUITE_P(Systems, EverySizeTest, testing::ValuesIn(cases()),

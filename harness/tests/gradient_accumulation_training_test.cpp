@@ -44,8 +44,8 @@ AddedGradients gradients_of(const TestSetup& setup, const std::vector<Program>& 
   return gradients;
 }
 
-TestSetup on_ranks(int ranks, int micros = kAddedMicros, std::int64_t batch = kBatch) {
-  return {"1f1b", {}, padded_language_model(), ranks, batch, micros};
+TestSetup on_ranks(int ranks, int microbatches = kAddedMicros, std::int64_t batch = kBatch) {
+  return {"1f1b", {}, padded_language_model(), ranks, batch, microbatches};
 }
 
 AddedGradients of_micro_batches(int ranks, double loss_scale = 1) {

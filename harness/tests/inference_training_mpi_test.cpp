@@ -58,7 +58,7 @@ TEST(Inference, outputs_are_the_same_bits_on_one_device_on_threads_and_over_mpi)
       try {
         setup.emplace(setup_of(system, model, job->size()));
       } catch (const InputError&) {
-        continue;  // so many ranks are none of the system's
+        continue;  // the system does not take this many ranks
       }
       EXPECT_EQ(infer(*setup, feed, nullptr).output_digests, one.output_digests);
       const auto processes = job->first(static_cast<int>(setup->prepared.ranks.devices.size()));

@@ -40,8 +40,8 @@ struct Planned {
   double clip_norm = 0;
 
   Planned(const Variant& v, const ModelGraph& model)
-      : setup(clipping(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, micros(v.system), v.replicas,
-                                         v.sharding, v.tensor)),
+      : setup(clipping(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, microbatches(v.system),
+                                         v.replicas, v.sharding, v.tensor)),
                        v.clip_norm > 0)),
         program(make_program(setup.prepared, synchronous() ? setup.microbatches : kUpdates * setup.microbatches)),
         clip_norm(v.clip_norm) {}
@@ -64,7 +64,7 @@ struct Planned {
     setup.prepared.clip_norm = clips;
     return setup;
   }
-  static int micros(const std::string& system) {
+  static int microbatches(const std::string& system) {
     const System& s = find_system(system, "test");
     if (system == "stp") return 12;  // at least 3 P - 1
     return s.synchronous ? 8 : s.accumulates ? 4 : 1;
@@ -84,7 +84,7 @@ struct Planned {
   }
 };
 
-// None: the system refuses this model on so many ranks, on threads as well.
+// None: the system rejects this model on this many ranks, on threads as well.
 inline std::optional<Planned> plan(const Variant& variant, const ModelGraph& model) {
   try {
     return Planned(variant, model);
@@ -154,7 +154,7 @@ inline void expect_same_bits(const Planned& planned, const DataFeed& feed) {
   expect_same_memory(got.peaks, threads.peaks);
 }
 
-// False: the system refuses.
+// False: the system rejects.
 inline bool expect_same_bits(const Variant& variant, const ModelGraph& model, const DataFeed& feed) {
   SCOPED_TRACE(to_text(variant) + ", " + model.name);
   const std::optional<Planned> planned = plan(variant, model);

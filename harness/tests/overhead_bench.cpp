@@ -56,14 +56,14 @@ class Subject {
     const Options options = resolve_options(system.options, c.options, "benchmark");
     const int pipeline = system.data_parallel ? kRanks * c.replicas : kRanks;
     const PipelineReplicas replicas{.count = system.data_parallel ? 1 : c.replicas};
-    const int micros = kMicros * c.replicas / replicas.count;
+    const int microbatches = kMicros * c.replicas / replicas.count;
     const Cluster cluster{.name = "flat",
                           .source = "",
                           .devices = std::vector<Device>(static_cast<std::size_t>(pipeline), Device{.speed = 1}),
                           .links = {}};
     const StageCost stage{Seconds(10), Seconds(10), Seconds(10), Seconds(0), Bytes(0)};
-    const UniformChain one = uniform_chain(system, options, cluster, pipeline, micros, stage);
-    const RankMap ranks = ranks_of(replicate(one.plan, pipeline, micros, replicas));
+    const UniformChain one = uniform_chain(system, options, cluster, pipeline, microbatches, stage);
+    const RankMap ranks = ranks_of(replicate(one.plan, pipeline, microbatches, replicas));
     program_ = lower(replicate(system.schedule(one.problem, options), replicas), one.problem.graph, ranks.placement,
                      system.weights(one.problem, options),
                      system.sharding ? system.sharding(one.problem, options) : Sharding{});

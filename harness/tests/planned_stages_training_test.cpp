@@ -65,7 +65,7 @@ TEST(ImposedEdges, OfASequenceOfBranchesTrainAsOneDeviceDoes) {
                model, 1e-12);
 }
 
-// Piper's plan on 3 devices of so many KiB; none: nothing fits.
+// Piper's plan on 3 devices of `kib` KiB; none: nothing fits.
 std::optional<TestSetup> piper_setup(const ModelGraph& model, int kib, const char* recompute) {
   TestSetup setup("piper", {{"recompute", recompute}}, model, 3, kBatch, 8);
   Prepared& p = setup.prepared;
@@ -116,7 +116,7 @@ TEST(RecomputingStages, OfAPiperPlanTrainAsOneDeviceDoesInThePredictedMemory) {
   EXPECT_TRUE(as_predicted(measured, memory(program, stage_memory(found->prepared, training.optimizer, program.rule))));
 }
 
-// 2BW's plan on 4 devices of so many KiB; none: nothing fits.
+// 2BW's plan on 4 devices of `kib` KiB; none: nothing fits.
 std::optional<TestSetup> two_bw_setup(const ModelGraph& model, int kib) {
   TestSetup setup("pipedream_2bw", {{"planner", "paper"}}, model, 4, kBatch, 8);
   Prepared& p = setup.prepared;

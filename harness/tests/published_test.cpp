@@ -256,7 +256,7 @@ TEST(ClosedFormTest, ZeroPP) {
                 << name_of(made) << " unit=" << unit;
           const auto gathers = collectives(made.schedule, {.gather = Sharding::Gather::on_visit,
                                                            .reduce = Sharding::Reduce::accumulated,
-                                                           .micros_per_reduction = unit});
+                                                           .microbatches_per_reduction = unit});
           const auto peak = peaks(made.schedule);
           for (std::size_t r = 0; r < peak.size(); ++r) {
             EXPECT_EQ(peak[r].until_weight_gradient, (v - 1) * unit + std::min(unit, 2 * p - 1));
@@ -279,30 +279,30 @@ TEST(ClosedFormTest, HanayoWithAsManyMicrobatchesAsRanks) {
   EXPECT_DOUBLE_EQ(run(make("hanayo", 4, 4), {2, 1, 1}).makespan, 2 * 22);
 }
 
-// Micro-batches and ranks that do not fit: an order all the same, or a refusal, never another system's order.
-std::string refusal(const std::string& name, int p, int m, const Given& given = {}) {
+// Micro-batches and ranks that do not fit: an order all the same, or a rejection, never another system's order.
+std::string rejection(const std::string& name, int p, int m, const Given& given = {}) {
   return error_of([&] { make(name, p, m, given); });
 }
 
-TEST(InvalidSizesTest, AreRefusedByName) {
-  EXPECT_EQ(refusal("interleaved_1f1b", 4, 6),
+TEST(InvalidSizesTest, AreRejectdByName) {
+  EXPECT_EQ(rejection("interleaved_1f1b", 4, 6),
             "interleaved_1f1b: 6 micro-batches are not a multiple of 4 ranks; change one of them, "
             "or set rule=torch");
-  EXPECT_EQ(refusal("interleaved_1f1b", 4, 6, {{"rule", "torch"}}), "no error");
-  EXPECT_EQ(refusal("interleaved_1f1b", 4, 9, {{"rule", "torch"}}),
+  EXPECT_EQ(rejection("interleaved_1f1b", 4, 6, {{"rule", "torch"}}), "no error");
+  EXPECT_EQ(rejection("interleaved_1f1b", 4, 9, {{"rule", "torch"}}),
             "interleaved_1f1b: 9 micro-batches do not make 2 equal groups for 4 ranks; use a "
             "multiple of 4");
-  EXPECT_EQ(refusal("chimera", 3, 6), "chimera: 3 ranks do not pair up; use an even number");
-  EXPECT_EQ(refusal("chimera", 4, 5), "chimera: 5 micro-batches for two directions; use an even number");
-  EXPECT_EQ(refusal("dualpipe", 3, 8),
+  EXPECT_EQ(rejection("chimera", 3, 6), "chimera: 3 ranks do not pair up; use an even number");
+  EXPECT_EQ(rejection("chimera", 4, 5), "chimera: 5 micro-batches for two directions; use an even number");
+  EXPECT_EQ(rejection("dualpipe", 3, 8),
             "dualpipe: 3 ranks and 8 micro-batches for two directions; use even numbers, or set "
             "variant=v");
-  EXPECT_EQ(refusal("dualpipe", 4, 6),
+  EXPECT_EQ(rejection("dualpipe", 4, 6),
             "dualpipe: 6 micro-batches on 4 ranks; use at least 8, or zero_bubble with variant=v");
-  EXPECT_EQ(refusal("dualpipe", 3, 5, {{"variant", "v"}}),
+  EXPECT_EQ(rejection("dualpipe", 3, 5, {{"variant", "v"}}),
             "dualpipe: 5 micro-batches on 3 ranks; use at least 6, or zero_bubble with variant=v");
-  EXPECT_EQ(refusal("fsdp", 4, 3), "fsdp: 3 micro-batches for 4 ranks; give every rank at least one micro-batch");
-  EXPECT_EQ(refusal("zero_bubble", 4, 8, {{"variant", "auto"}, {"memory", "3"}}),
+  EXPECT_EQ(rejection("fsdp", 4, 3), "fsdp: 3 micro-batches for 4 ranks; give every rank at least one micro-batch");
+  EXPECT_EQ(rejection("zero_bubble", 4, 8, {{"variant", "auto"}, {"memory", "3"}}),
             "zero_bubble: memory=3 micro-batches on 4 ranks; the first rank holds one for every "
             "rank: give at least as many");
 }

@@ -60,7 +60,7 @@ Program program_of(const Order& order) {
 }
 
 // The most sequences, over a rank's stages, of which some chunks are back and some are not.
-int most_partly_back(const std::vector<Op>& ops, int chunks) {
+int max_partly_back(const std::vector<Op>& ops, int chunks) {
   std::map<std::pair<int, int>, int> back;  // of a stage and micro-batch: chunks
   int now = 0, most = 0;
   for (const Op& op : ops) {
@@ -118,7 +118,7 @@ TEST(SequenceChunkVectorsTest, OrdersMakespansAndPeaksAreThoseOfTheFile) {
       EXPECT_EQ(peak[r].in_flight, json["peak"][r]);
       EXPECT_EQ(peak[r].until_weight_gradient, json["peak_until_W"][r]);
       EXPECT_EQ(order.theory.in_flight.at(r), json["peak"][r]);
-      EXPECT_EQ(most_partly_back(order.schedule.ranks[r], k), json["open_kv_gradients"][r]);
+      EXPECT_EQ(max_partly_back(order.schedule.ranks[r], k), json["open_kv_gradients"][r]);
     }
     ++tested;
     if (HasFailure()) return;
@@ -168,7 +168,7 @@ TEST(SequenceChunksTest, WithoutChunksTheOrdersAreThoseOfOneForwardOneBackward) 
   EXPECT_EQ(text("slimpipe", whole).substr(0, 40), "rank 0: 0F0 0F1 0F2 0F3 0F4 0F5 0F6 0B0 ");
 }
 
-TEST(SequenceChunksTest, GroupsThatDoNotDivideAreRefused) {
+TEST(SequenceChunksTest, GroupsThatDoNotDivideAreRejectd) {
   EXPECT_EQ(error_of([&] {
               order_of("seq1f1b", 3, 3, {{"variant", "interleaved"}, {"group", "released"}});
             }),
@@ -224,7 +224,7 @@ TEST(SequenceChunksTest, ABalancedCutOfEqualWorkTakesEqualTimes) {
   EXPECT_NEAR(sum, 1, 1e-9);
 }
 
-TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRefused) {
+TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRejectd) {
   EXPECT_EQ(error_of([&] { TestSetup("seq1f1b", {}, test_mlp(), 2, 4, 2); }),
             "seq1f1b: sequences of '" + test_mlp().name + "' cannot be cut into chunks: layer '" +
                 test_mlp().layers[0].name +
@@ -237,7 +237,7 @@ TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRefused) {
             "positions");
 }
 
-TEST(SequenceChunksTest, WhatNeedsWholeSequencesIsRefused) {
+TEST(SequenceChunksTest, WhatNeedsWholeSequencesIsRejectd) {
   const Order order = order_of("seq1f1b", 2, 2, {});
   const ScheduleProblem& problem = order.chain.problem;
   const auto lowered = [&](const WeightRule& rule) {

@@ -260,7 +260,7 @@ TEST(Collectives, OfAnUpdateAreAsManyAsThePapersCount) {
   EXPECT_EQ(collectives_run({"one_f_one_b", {{"zero", "3"}}}), Counts(4, {8, 4}));
 }
 
-TEST(ShardedSession, RefusesASystemThatUpdatesWithoutAFlush) {
+TEST(ShardedSession, RejectsASystemThatUpdatesWithoutAFlush) {
   const Sharded sharded({"one_f_one_b", {{"zero", "3"}}}, test_mlp());
   SessionSpec spec = sharded.spec(kMomentum, random_feed(test_mlp(), kShardedBatch));
   spec.rule.update = WeightRule::Update::every_backward;

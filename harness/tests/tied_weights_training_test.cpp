@@ -280,10 +280,10 @@ TEST(TiedWeights, AreRejectedWhereNoSumOfBothGradientsExists) {
             }),
             "sharding: stages 0 and 1 use one weight, and ranks of a sharded stage hold slices of it; leave sharding "
             "out, or leave tied_to out of the model");
-  EXPECT_EQ(
-      error_of([&] { TestSetup("single_device", {}, model, 2, kBatch, 4, {}, "system", 2); }),
-      "model 'tied': 'head' uses the weight of 'words', and devices share layers with weights of their own; leave "
-      "tensor out, or leave tied_to out");
+  EXPECT_EQ(error_of([&] { TestSetup("single_device", {}, model, 2, kBatch, 4, {}, "system", 2); }),
+            "model 'tied': 'head' uses the weight of 'words', and tensor parallelism divides layers with weights of "
+            "their own; leave "
+            "tensor out, or leave tied_to out");
 }
 
 TEST(TiedWeights, CountOnceInMemoryAndCosts) {

@@ -73,8 +73,8 @@ struct PlannedSetup : TestSetup {
         program(make_program(p, p.microbatches_per_update)) {
     prepared = p;
   }
-  PlannedSetup(const ModelGraph& model, int micros, const Plan& plan)
-      : TestSetup("single_device", {}, model, 1, kBatch, micros) {
+  PlannedSetup(const ModelGraph& model, int count, const Plan& plan)
+      : TestSetup("single_device", {}, model, 1, kBatch, count) {
     int devices = 0;
     for (const PlanStage& stage : plan.stages)
       for (const DeviceId device : stage.devices) devices = std::max(devices, device.value + 1);

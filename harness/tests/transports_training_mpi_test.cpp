@@ -15,11 +15,11 @@
 namespace sluice {
 namespace {
 
-// What the first member has to say, where some systems refuse so many ranks.
-void tell_refused(const std::vector<std::string>& refused, std::size_t of) {
+// What the first member has to say, where some systems reject this many ranks.
+void tell_rejectd(const std::vector<std::string>& rejectd, std::size_t of) {
   if (job->rank() != 0) return;
-  std::cout << refused.size() << " of " << of << " refused, by threads as well:";
-  for (const std::string& r : refused) std::cout << " [" << r << "]";
+  std::cout << rejectd.size() << " of " << of << " rejectd, by threads as well:";
+  for (const std::string& r : rejectd) std::cout << " [" << r << "]";
   std::cout << "\n";
 }
 
@@ -27,7 +27,7 @@ void tell_refused(const std::vector<std::string>& refused, std::size_t of) {
 ModelGraph model_for(const System& system) { return system.sequence ? test_transformer() : test_mlp(); }
 
 TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
-  std::vector<std::string> refused;
+  std::vector<std::string> rejectd;
   std::size_t variants = 0;
   for (const System* system : all_systems())
     for (const auto& options : option_sets(*system)) {
@@ -36,14 +36,14 @@ TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
       const DataFeed feed = random_feed(model, kUpdates * kBatch);
       const Variant variant{system->name, options};
       ++variants;
-      if (!expect_same_bits(variant, model, feed)) refused.push_back(to_text(variant));
+      if (!expect_same_bits(variant, model, feed)) rejectd.push_back(to_text(variant));
     }
-  tell_refused(refused, variants);
-  EXPECT_LE(refused.size(), variants / 10);
+  tell_rejectd(rejectd, variants);
+  EXPECT_LE(rejectd.size(), variants / 10);
 }
 
 TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharded) {
-  std::vector<std::string> refused;
+  std::vector<std::string> rejectd;
   std::size_t variants = 0;
   for (const System* system : all_systems()) {
     if (system->inference_only) continue;
@@ -57,14 +57,14 @@ TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharde
         const Variant variant{system->name, {}, replicas, sharding};
         ++variants;
         if (expect_same_bits(variant, model, feed)) continue;
-        refused.push_back(to_text(variant));
+        rejectd.push_back(to_text(variant));
         // Two pipelines of these, a rank each or an odd number, are none; words are divided among all ranks.
         EXPECT_TRUE(system->name == "layerpipe_style" || system->divides_words ||
                     (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
             << to_text(variant);
       }
   }
-  tell_refused(refused, variants);
+  tell_rejectd(rejectd, variants);
 }
 
 // What systems shard of themselves.
@@ -85,7 +85,7 @@ TEST(Transports, sharded_systems_do_on_other_kinds_of_model) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
     for (const Variant& variant : sharded_systems())
-      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": refused";
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejectd";
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
     for (const int tensor : std::set{2, job->size()})
       for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"}) {
         if (model.name != "gpt" && tensor > 2) continue;  // two heads
-        EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": refused";
+        EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": rejectd";
       }
   }
 }
@@ -112,7 +112,7 @@ TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {
   const ModelGraph model = test_mlp();
   const DataFeed feed = random_feed(model, kUpdates * kBatch);
   for (const char* system : {"data_parallel", "fsdp", "gpipe", "one_f_one_b", "zero_bubble", "layerpipe_style"})
-    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": refused";
+    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": rejectd";
 }
 
 // The copies of the head's weight are on the first and the last rank, or both on one (V placements).
@@ -122,7 +122,7 @@ TEST(Transports, tied_weights_in_several_stages_give_the_same_bits) {
   const DataFeed feed = random_feed(model, kUpdates * kBatch);
   for (const double clip_norm : {0.0, 0.01}) {
     for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"})
-      EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = clip_norm}, model, feed)) << system << ": refused";
+      EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = clip_norm}, model, feed)) << system << ": rejectd";
     EXPECT_TRUE(expect_same_bits({.system = "zero_bubble", .options = {{"variant", "v"}}, .clip_norm = clip_norm},
                                  model, feed));
   }
@@ -132,7 +132,7 @@ TEST(Transports, so_do_the_others) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
     for (const char* system : {"zero_bubble", "pipedream", "chimera", "dualpipe", "layerpipe_style"})
-      EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": refused";
+      EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": rejectd";
   }
 }
 
@@ -174,13 +174,13 @@ TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
                                    Variant{"graphpipe", {{"partition", "sequential"}, {"max_degree", "1"}}},
                                    Variant{"spp", {{"order", "ready"}, {"stages", "1"}}},
                                    Variant{"spp", {{"order", "strict"}, {"stages", "2"}}}})
-      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": refused";
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejectd";
   }
 }
 
 // Two stages, stage s on rank s, of which an op takes number of micro-batches per op[s] micro-batches: all forwards,
 // then all backwards.
-Planned grouped_stages(const ModelGraph& model, const std::vector<int>& micros_per_op) {
+Planned grouped_stages(const ModelGraph& model, const std::vector<int>& microbatches_per_op) {
   constexpr int kMicros = 12;
   TestSetup setup("single_device", {}, model, 1, kBatch, kMicros);
   Prepared& p = setup.prepared;
@@ -188,12 +188,12 @@ Planned grouped_stages(const ModelGraph& model, const std::vector<int>& micros_p
   Plan plan;
   plan.micro_batch = p.micro_batch;
   for (int s = 0; s < 2; ++s)
-    plan.stages.push_back({.devices = {DeviceId(s)}, .micros_per_op = micros_per_op[std::size_t(s)]});
+    plan.stages.push_back({.devices = {DeviceId(s)}, .microbatches_per_op = microbatches_per_op[std::size_t(s)]});
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) plan.stages[l < 3 ? 0 : 1].layers.push_back(l);
   adopt_pipeline(p, plan);
   Schedule schedule = empty_schedule(2, kMicros);
   for (int s = 0; s < 2; ++s) {
-    const int ops = kMicros / micros_per_op[std::size_t(s)];
+    const int ops = kMicros / microbatches_per_op[std::size_t(s)];
     auto& own = schedule.ranks[std::size_t(s)];
     for (int i = 0; i < ops; ++i) own.push_back(forward_op(s, i));
     for (int i = 0; i < ops; ++i) own.push_back(backward_op(s, i));
@@ -205,9 +205,9 @@ Planned grouped_stages(const ModelGraph& model, const std::vector<int>& micros_p
 TEST(Transports, stages_of_several_micro_batches_at_once_give_the_same_bits) {
   for (const ModelGraph& model : {test_mlp(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
-    for (const std::vector<int>& micros_per_op : {std::vector{1, 4}, {6, 4}, {12, 3}}) {
-      SCOPED_TRACE(model.name + testing::PrintToString(micros_per_op));
-      expect_same_bits(grouped_stages(model, micros_per_op), feed);
+    for (const std::vector<int>& microbatches_per_op : {std::vector{1, 4}, {6, 4}, {12, 3}}) {
+      SCOPED_TRACE(model.name + testing::PrintToString(microbatches_per_op));
+      expect_same_bits(grouped_stages(model, microbatches_per_op), feed);
     }
   }
 }
@@ -237,8 +237,8 @@ void expect_same_checkpoint(const Variant& variant, const ModelGraph& model) {
   const Planned planned(variant, model);
   const auto processes = job->first(planned.ranks());
   if (!processes) return;
-  const int micros = planned.setup.microbatches;
-  const Program program = make_program(planned.setup.prepared, planned.synchronous() ? micros : 2 * micros);
+  const int microbatches = planned.setup.microbatches;
+  const Program program = make_program(planned.setup.prepared, planned.synchronous() ? microbatches : 2 * microbatches);
   const std::string stem =
       testing::TempDir() + "sluice_checkpoint." + processes->broadcast(std::to_string(::getpid()), 0) + ".";
   const auto half = [&](Session& s, std::int64_t first) {

@@ -60,7 +60,7 @@ void expect_dependencies_kept(const Program& program, const Trace& trace) {
   // Each forward but the first stage's, each backward: own forward, and successors.
   std::size_t least = 0;
   for (std::size_t s = 0; s < program.graph.size(); ++s)
-    least += static_cast<std::size_t>(program.microbatches / program.graph.micros_per_op_of(StageId(s))) *
+    least += static_cast<std::size_t>(program.microbatches / program.graph.microbatches_per_op_of(StageId(s))) *
              ((program.graph.predecessors[s].empty() ? 0u : 1u) + 1u + (program.graph.successors[s].empty() ? 0u : 1u));
   EXPECT_GE(compared, least);
 }
@@ -101,9 +101,9 @@ TEST(TwoClocksOfAGraph, RunStagesThatTakeDifferentMicroBatchesInTheSameOrder) {
       drug_response({.branches = 2, .layers = 2, .trunk_layers = 1, .width = 8, .own_inputs = false});
   TestSetup setup("graphpipe", {}, model, 4, 24, 12);
   Plan& plan = setup.prepared.plan;
-  plan = {.stages = {{.layers = {0, 1, 2, 3}, .devices = {DeviceId(0)}, .micros_per_op = 2},
-                     {.layers = {4, 5, 6, 7}, .devices = {DeviceId(1)}, .micros_per_op = 4},
-                     {.layers = {}, .devices = {DeviceId(2), DeviceId(3)}, .micros_per_op = 3}},
+  plan = {.stages = {{.layers = {0, 1, 2, 3}, .devices = {DeviceId(0)}, .microbatches_per_op = 2},
+                     {.layers = {4, 5, 6, 7}, .devices = {DeviceId(1)}, .microbatches_per_op = 4},
+                     {.layers = {}, .devices = {DeviceId(2), DeviceId(3)}, .microbatches_per_op = 3}},
           .micro_batch = 2,
           .imposed_edges = {{StageId(0), StageId(1)}}};
   for (int l = 8; l < static_cast<int>(model.layers.size()); ++l) plan.stages[2].layers.push_back(l);

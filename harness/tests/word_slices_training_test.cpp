@@ -16,12 +16,12 @@ TEST(WordSlicesForReal, TrainAsOneDeviceWithEveryVariantAndNumberOfRanks) {
   const ModelGraph model = words_gpt();
   const DataFeed feed = random_feed(model, kBatch * kUpdates);
   const Training training{.double_precision = true};
-  for (const int micros : {1, 3, kWordMicros}) {
-    const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, micros), feed, training);
+  for (const int microbatches : {1, 3, kWordMicros}) {
+    const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, microbatches), feed, training);
     for (const char* variant : {"one_barrier", "two_barriers", "interlaced"})
       for (const int ranks : {2, 3, 4}) {
-        SCOPED_TRACE(testing::Message() << variant << ", " << ranks << " ranks, " << micros << " micro-batches");
-        const TestSetup setup("vocabulary_parallelism", {{"variant", variant}}, model, ranks, kBatch, micros);
+        SCOPED_TRACE(testing::Message() << variant << ", " << ranks << " ranks, " << microbatches << " micro-batches");
+        const TestSetup setup("vocabulary_parallelism", {{"variant", variant}}, model, ranks, kBatch, microbatches);
         expect_close(train(setup, feed, training), reference, model, 1e-11);
       }
   }

@@ -87,7 +87,7 @@ std::optional<std::int64_t> Adapter::decide_by_simulation(const Program& program
       if (!is_compute(e.instruction.opcode)) continue;
       sum += e.end - e.start;
       if (e.instruction.opcode != Opcode::backward) continue;
-      if ((e.instruction.micro.value + 1) % (window_ * program.micros_per_update) != 0) continue;
+      if ((e.instruction.micro.value + 1) % (window_ * program.microbatches_per_update) != 0) continue;
       seconds[r].push_back(sum);
       sum = 0;
     }
@@ -95,7 +95,7 @@ std::optional<std::int64_t> Adapter::decide_by_simulation(const Program& program
   std::int64_t begun = 0;
   for (const TraceEvent& e : trace.ranks.front()) {
     const std::int64_t update = e.instruction.micro.value;
-    if (e.instruction.opcode == Opcode::forward) begun = std::max(begun, update / program.micros_per_update + 1);
+    if (e.instruction.opcode == Opcode::forward) begun = std::max(begun, update / program.microbatches_per_update + 1);
     if (e.instruction.opcode != Opcode::optimizer_step || (update + 1) % window_ != 0 || begun >= program.updates)
       continue;
     std::vector<double> compute;

@@ -1,5 +1,6 @@
-// Checkpoints of one training: after an evaluation, the session's file (weights, optimizer state, counters) and, beside
-// it, the record so far, which names it. The record's file is replaced last, so that what it names is always whole.
+// Checkpoints of one training: after an evaluation, the session's file (weights, optimizer state, counters) and, in the
+// same folder, it, the record so far, which names it. The record's file is replaced last, so that what it names is
+// always whole.
 #pragma once
 
 #include <string>

@@ -74,7 +74,8 @@ class Timeline {
     for (std::size_t k = 0; k < events.size(); ++k) {
       const TraceEvent& event = events[k];
       if (is_compute(event.instruction.opcode) && ++compute_ops > max_compute_ops_) return event.start;
-      if (event.instruction.overlapped && k + 1 < events.size()) {  // a forward beside a backward: one step of the rank
+      if (event.instruction.overlapped &&
+          k + 1 < events.size()) {  // a forward and a backward in parallel: one step of the rank
         const TraceEvent& second = events[++k];
         ++compute_ops;
         const int chunks = trace_.sequence_chunks;

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// A timeline has at most so many forwards and backwards over all ranks, but one a rank at least.
+// A timeline has at most this many forwards and backwards over all ranks, but at least one a rank.
 constexpr std::size_t kTimelineOps = std::size_t{1} << 16;
 
 // The first forwards and backwards of every rank, max_compute_ops or as many as kTimelineOps leaves each rank, and what

@@ -37,7 +37,7 @@ Training::Training(const RunCase& c, const Prepared& prepared)
 
 void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
                    Record& record) {
-  agree_on_error(processes, [&] { refuse_late_failure(); });
+  agree_on_error(processes, [&] { reject_late_failure(); });
   TrainedNumbers numbers;
   const bool shares = hooks.turn && hooks.checkpoints.empty() && !processes && !training_group(case_).empty();
   if (shares) {
@@ -80,7 +80,7 @@ void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* pr
   if (lacks_steady_state(record))
     record.observed.steady_update_seconds = simulated_update(prepared_, program_of_updates(prepared_)).value;
   if (record.observed.adaptation) record.observed.adaptation->oracle_seconds = adapter_.seconds_of_oracle();
-  if (whole) agree_on_error(processes, [&] { refuse_missed_move(record); });
+  if (whole) agree_on_error(processes, [&] { reject_missed_move(record); });
   checkpoints.delete_all();
   if (shares && !record.curve_of) hooks.turn->give(std::move(numbers));
 }
@@ -116,7 +116,7 @@ std::string Training::numbers_key(const std::vector<UndrainedSegment>& segments)
 }
 
 // A failure that was asked for and does not happen would pass for a run that survived it.
-void Training::refuse_late_failure() const {
+void Training::reject_late_failure() const {
   if (case_.fail_update >= segments_.total_updates())
     throw InputError("--inject-failure",
                      "update " + std::to_string(case_.fail_update) + " is after the last one, " +
@@ -124,7 +124,7 @@ void Training::refuse_late_failure() const {
                      "updates count from 0");
 }
 
-void Training::refuse_missed_move(const Record& record) const {
+void Training::reject_missed_move(const Record& record) const {
   if (case_.fail_move < 0 || record.outcome == RecordOutcome::diverged) return;
   const auto& adaptation = record.observed.adaptation;
   const auto moves =

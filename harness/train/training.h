@@ -35,8 +35,8 @@ class Training {
 
  private:
   bool on_wall() const { return case_.clock == Clock::wall; }
-  void refuse_late_failure() const;
-  void refuse_missed_move(const Record& record) const;
+  void reject_late_failure() const;
+  void reject_missed_move(const Record& record) const;
   // A session for the program's rule and sharding.
   std::unique_ptr<Session> start_session(const Prepared& prepared, const Program& first, ProcessGroup* processes) const;
   SegmentResult run_as_planned(const UndrainedSegment& segment, const RunRequest& request,

@@ -227,7 +227,7 @@ TEST(Tuning, ARoundKeepsNoRateThatDoesNotCountUnlessNoneDoes) {
   EXPECT_EQ(none.cases()[0].optimizer.learning_rate, 0.03);
 }
 
-TEST(Tuning, BadInputIsRefusedWithItsPlace) {
+TEST(Tuning, BadInputIsRejectdWithItsPlace) {
   const std::string at = "s.json: /grid/0/";
   const auto tune = [](const Json& value) { return tuned({{"tune", value}}); };
   Json entry = tuned();
@@ -292,7 +292,7 @@ TEST(Shard, CoversEveryCaseOnce) {
   }
 }
 
-TEST(Shard, RefusesWhatIsNotAShard) {
+TEST(Shard, RejectsWhatIsNotAShard) {
   const auto all = cases_of(tuned());
   for (const char* text : {"", "1", "/", "0/", "/2", "2/2", "3/2", "0/0", "-1/2", "0/-1", "a/2", "0/2x", "0x/2", " 0/2",
                            "1/18446744073709551615"})

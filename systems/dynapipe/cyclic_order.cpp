@@ -57,8 +57,9 @@ bool keeps(const StageOrders& orders, const HoldingLimit& limit) {
 
 double makespan(const StageOrders& orders, const ChainTimes& times) {
   constexpr double kNotYet = -1;
-  const std::size_t stages = orders.size(), micros = times.forward.front().size();
-  std::vector<std::vector<double>> forward(stages, std::vector<double>(micros, kNotYet)), backward = forward;  // ends
+  const std::size_t stages = orders.size(), microbatches = times.forward.front().size();
+  std::vector<std::vector<double>> forward(stages, std::vector<double>(microbatches, kNotYet)),
+      backward = forward;  // ends
   std::vector<std::size_t> next(stages, 0);
   std::vector<double> free(stages, 0);
   // When the input of an op is there; kNotYet: what makes it has not run.

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-std::vector<int> in_order(int micros) {
-  std::vector<int> all(static_cast<std::size_t>(micros));
+std::vector<int> in_order(int microbatches) {
+  std::vector<int> all(static_cast<std::size_t>(microbatches));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
@@ -31,13 +31,13 @@ ChainTimes times_of(int stages, const std::vector<double>& work) {
 }
 
 // 1F1B for a comparison: stage s of p runs p - 1 - s forwards first.
-StageOrders one_f_one_b(int stages, int micros) {
+StageOrders one_f_one_b(int stages, int microbatches) {
   StageOrders orders(static_cast<std::size_t>(stages));
   for (int s = 0; s < stages; ++s) {
-    const int warm_up = std::min(stages - 1 - s, micros);
+    const int warm_up = std::min(stages - 1 - s, microbatches);
     for (int i = 0; i < warm_up; ++i) orders[s].push_back(forward_op(s, i));
-    for (int i = 0; i < micros; ++i) {
-      if (warm_up + i < micros) orders[s].push_back(forward_op(s, warm_up + i));
+    for (int i = 0; i < microbatches; ++i) {
+      if (warm_up + i < microbatches) orders[s].push_back(forward_op(s, warm_up + i));
       orders[s].push_back(backward_op(s, i));
     }
   }

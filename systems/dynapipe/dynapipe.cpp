@@ -65,8 +65,8 @@ Problem::Footprint footprint_of(const Problem& problem, const PlanStage& stage) 
   return sum;
 }
 
-Micros micros_of(const Problem& problem, const Plan& plan, int samples_held) {
-  Micros micros;
+Micros microbatches_of(const Problem& problem, const Plan& plan, int samples_held) {
+  Micros microbatches;
   const MicrobatchSizes& sizes = problem.sizes;
   std::vector<std::vector<StageCost>> costs;  // of each distinct size
   if (!sizes.differ()) costs.push_back(stage_costs(plan, problem.costs, problem.cluster));
@@ -77,10 +77,10 @@ Micros micros_of(const Problem& problem, const Plan& plan, int samples_held) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const Problem::Footprint footprint = footprint_of(problem, plan.stages[s]);
     const Device& device = problem.cluster.devices[plan.stages[s].devices.front().index()];
-    micros.bytes.limit.push_back(static_cast<double>((device.memory - footprint.always).value));
-    micros.samples.limit.push_back(samples_held);
-    auto &forward = add(micros.times.forward), &backward = add(micros.times.backward), &bytes = add(micros.bytes.held),
-         &samples = add(micros.samples.held);
+    microbatches.bytes.limit.push_back(static_cast<double>((device.memory - footprint.always).value));
+    microbatches.samples.limit.push_back(samples_held);
+    auto &forward = add(microbatches.times.forward), &backward = add(microbatches.times.backward),
+         &bytes = add(microbatches.bytes.held), &samples = add(microbatches.samples.held);
     for (int m = 0; m < problem.microbatches; ++m) {
       const StageCost& cost = costs[sizes.differ() ? sizes.index_of(Micro(m)) : 0][s];
       const std::int64_t size = size_of(sizes, m, problem.costs.micro_batch);
@@ -90,18 +90,18 @@ Micros micros_of(const Problem& problem, const Plan& plan, int samples_held) {
       samples.push_back(static_cast<double>(size));
     }
   }
-  return micros;
+  return microbatches;
 }
 
 // The fastest of the injection orders; with `limit` inside the order, and `fits` after it. Empty: none.
-StageOrders fastest(const Micros& micros, const std::vector<std::vector<int>>& injections, const HoldingLimit* limit,
-                    const HoldingLimit& fits) {
+StageOrders fastest(const Micros& microbatches, const std::vector<std::vector<int>>& injections,
+                    const HoldingLimit* limit, const HoldingLimit& fits) {
   StageOrders best;
   double seconds = std::numeric_limits<double>::infinity();
   for (const std::vector<int>& entering : injections) {
-    const auto orders = cyclic_order(count_of(micros.times.forward), entering, limit);
+    const auto orders = cyclic_order(count_of(microbatches.times.forward), entering, limit);
     if (!orders || !keeps(*orders, fits)) continue;
-    const double own = makespan(*orders, micros.times);
+    const double own = makespan(*orders, microbatches.times);
     if (own < seconds) seconds = own, best = *orders;
   }
   return best;
@@ -110,21 +110,23 @@ StageOrders fastest(const Micros& micros, const std::vector<std::vector<int>>& i
 PlannedPipeline dynapipe_plan(const Problem& problem, const Options& options) {
   Plan plan = balanced_chain(problem, problem.devices, "dynapipe");
   const int samples_held = options.integer("samples_held"), m = problem.microbatches;
-  const Micros micros = micros_of(problem, plan, samples_held);
+  const Micros microbatches = microbatches_of(problem, plan, samples_held);
   std::vector<std::vector<int>> injections =
-      injection_orders(micros.end_times(), m > kMany ? kClustersOfMany : kClusters);
+      injection_orders(microbatches.end_times(), m > kMany ? kClustersOfMany : kClusters);
   if (injection_option(options) == Injection::given) injections.resize(1);
   plan.search.states = count_of(injections);
   plan.search.objective_name = "makespan of the order";
-  StageOrders order = fastest(micros, injections, samples_held > 0 ? &micros.samples : nullptr, micros.bytes);
-  if (order.empty() && samples_held == 0) order = fastest(micros, injections, &micros.bytes, micros.bytes);
+  StageOrders order =
+      fastest(microbatches, injections, samples_held > 0 ? &microbatches.samples : nullptr, microbatches.bytes);
+  if (order.empty() && samples_held == 0)
+    order = fastest(microbatches, injections, &microbatches.bytes, microbatches.bytes);
   if (order.empty())
     throw InputError("dynapipe",
                      samples_held > 0 ? "no order with at most " + std::to_string(samples_held) +
                                             " samples on a stage fits into the devices' memory"
                                       : std::string("a micro-batch alone does not fit into a device's memory"),
                      "use smaller micro-batches, more ranks or another limit");
-  plan.search.objective = makespan(order, micros.times);
+  plan.search.objective = makespan(order, microbatches.times);
   return {plan, order};
 }
 

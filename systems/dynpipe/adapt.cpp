@@ -65,7 +65,7 @@ int end_of(const Cuts& cuts, int stage, int layers) {
   return static_cast<std::size_t>(stage) == cuts.size() ? layers : cuts[stage];
 }
 
-// What the run has shown, put together.
+// What the run has shown, combined.
 struct Seen {
   std::vector<DeviceHistory> devices;
   std::vector<double> slowdown;  // now, of every device; the mean of the confirming windows

@@ -11,7 +11,7 @@ struct DetectorOptions {
   int window = 25;      // updates
   double enter = 1.3;   // slower (or faster) than the plan assumes by at least this factor ...
   double leave = 1.1;   // ... or, assumed slow, at most this much slower than undisturbed ...
-  int confirm = 2;      // ... in so many windows in a row
+  int confirm = 2;      // ... in this many windows in a row
   int calibration = 1;  // window, from 0, of the first plan whose seconds count as undisturbed
   bool code = false;    // the released code's rule instead (code_detector below)
 };
@@ -30,7 +30,7 @@ struct DeviceHistory {
   double assumed = 1;  // when the plan was chosen
 };
 
-// Whether the newest windows of any device say that it has changed. confirm: at least so many windows in a row.
+// Whether the newest windows of any device say that it has changed. confirm: at least this many windows in a row.
 bool has_changed(std::span<const DeviceHistory> devices, const DetectorOptions& options, int confirm);
 
 }  // namespace sluice

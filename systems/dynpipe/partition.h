@@ -53,7 +53,7 @@ struct DynPipeChoice {
 DynPipeChoice best_partition(const DynPipeChain& chain, const Slowdowns& slowdowns, std::int64_t most = 200'000);
 
 // DynPipe's candidates: of every stage under `current` a cut after each of its k heaviest layers (compute and
-// messages), and, as the released code does not, the present cuts and those up to `near` layers beside them. code:
+// messages), and, as the released code does not, the present cuts and those up to `near` layers from them. code:
 // without these, and with the last candidate merged away, as in the released code. The best of all their combinations
 // that fit.
 struct CandidateOptions {

@@ -40,7 +40,7 @@ TEST(DynPipePeriodTest, TheCriticalIntervalIsNamed) {
 // slow as asked and never queue.
 double simulated_period(const std::vector<double>& forward, const std::vector<double>& backward,
                         const std::vector<double>& transfer) {
-  const int stages = static_cast<int>(forward.size()), micros = 60 + 60 * stages;
+  const int stages = static_cast<int>(forward.size()), microbatches = 60 + 60 * stages;
   Costs costs;
   Cluster cluster{.name = "test", .source = "", .devices = std::vector<Device>(forward.size()), .links = {}};
   for (std::size_t s = 0; s < forward.size(); ++s) {
@@ -50,7 +50,7 @@ double simulated_period(const std::vector<double>& forward, const std::vector<do
         {DeviceId(s), DeviceId(s + 1), std::numeric_limits<double>::infinity(), Seconds(transfer[s])});
   }
   const Placement placement = one_stage_per_rank(stages);
-  const Schedule schedule = one_f_one_b_without_flush({chain(stages), placement, stages, micros});
+  const Schedule schedule = one_f_one_b_without_flush({chain(stages), placement, stages, microbatches});
   const Program program =
       lower(schedule, chain(stages), placement, WeightRule{.update = WeightRule::Update::every_backward});
   std::vector<DeviceId> devices;

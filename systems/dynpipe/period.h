@@ -9,7 +9,7 @@
 namespace sluice {
 
 // Seconds per micro-batch in the steady state. stage: forward + backward of each; transfer: a message's, between each
-// stage and the next, the same in both directions; transfers run beside compute and do not queue. The largest mean over
+// stage and the next, the same in both directions; transfers overlap compute and do not queue. The largest mean over
 // the intervals of stages, each with its inner transfers there and back (the maximum cycle ratio of 1F1B's event
 // graph): max over i <= j of (sum T_i..T_j + 2 sum C_i..C_{j-1}) / (j - i + 1)
 struct Period {

@@ -188,7 +188,7 @@ Schedule edgepipe_schedule(const ScheduleProblem& problem, const Options&) {
   Schedule schedule = empty_schedule(problem);
   schedule.forward_only = true;
   for (int s = 0; s < problem.stages(); ++s)
-    for (int i = 0; i < problem.microbatches / problem.graph.micros_per_op_of(StageId(s)); ++i)
+    for (int i = 0; i < problem.microbatches / problem.graph.microbatches_per_op_of(StageId(s)); ++i)
       schedule.ops(problem.placement.rank_of(StageId(s), Micro(i))).push_back(forward_op(s, i));
   return schedule;
 }

@@ -41,7 +41,7 @@ class Search {
 
   TypedPartition run() {
     TypedPartition result;
-    result.period = least_period(result.states);
+    result.period = min_period(result.states);
     if (result.period < kNever) result.stages = fewest_stages(result.period);
     return result;
   }
@@ -78,7 +78,7 @@ class Search {
       if (has_free(with, next)) visit(with, std::optional(next), std::max(compute, transfer(type, next, last)));
   }
 
-  double least_period(std::int64_t& reached) {
+  double min_period(std::int64_t& reached) {
     std::vector<double> longest(states(), kNever);
     for (std::size_t u = 0; u < types_; ++u)
       if (chain_.counts[u] > 0) longest[state(0, 0, u)] = 0;

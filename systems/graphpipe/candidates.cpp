@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Edges that make the stages a sequence, beside those that the graph has.
+// Edges that make the stages a sequence, in addition to those that the graph has.
 static std::vector<std::pair<StageId, StageId>> edges_of_a_sequence(const StageGraph& graph) {
   std::vector<std::pair<StageId, StageId>> edges;
   for (std::size_t s = 1; s < graph.size(); ++s)
@@ -29,7 +29,7 @@ void Candidates::add(const StageSearchResult& found, const std::vector<Pipelinin
   }
 }
 
-double Candidates::least_objective() const {
+double Candidates::min_objective() const {
   double least = std::numeric_limits<double>::infinity();
   for (const PlannedPipeline& known : plans_) least = std::min(least, known.plan.search.objective);
   return least;
@@ -42,7 +42,7 @@ PlannedPipeline Candidates::plan_of(const StageSearchResult& found, Pipelining k
   for (const FoundStage& stage : found.stages) {
     PlanStage& made = plan.stages.emplace_back();
     made.layers = operators_.layers_of(stage.vertices);
-    made.micros_per_op = stage.config.micro_batch / stage.degree;
+    made.microbatches_per_op = stage.config.micro_batch / stage.degree;
     for (int d = 0; d < stage.degree; ++d) made.devices.emplace_back(device++);
     ks.push_back(stage.config.k);
   }

@@ -24,7 +24,7 @@ class Candidates {
   // The stages found, as a plan of each kind that is not known yet.
   void add(const StageSearchResult& found, const std::vector<Pipelining>& kinds);
 
-  double least_objective() const;  // seconds per sample of the slowest stage; infinity: there is no plan yet
+  double min_objective() const;  // seconds per sample of the slowest stage; infinity: there is no plan yet
 
   // Throws InputError if there is none, `memory` being what each device has; where a search was cut short, a balanced
   // sequence of single devices stands in.

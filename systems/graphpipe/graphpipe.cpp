@@ -113,9 +113,9 @@ class Planner {
       }
       for (const int degree : space.degrees) space.configs.push_back({degree, 1});
     } else {
-      const int most_k = micro_batch_ == "per_stage" ? options_.integer("k") : 1;
+      const int max_k = micro_batch_ == "per_stage" ? options_.integer("k") : 1;
       for (const int b : powers_of_two(problem_.microbatches))
-        for (int k = 1; k <= most_k; ++k) space.configs.push_back({b, k});
+        for (int k = 1; k <= max_k; ++k) space.configs.push_back({b, k});
     }
     costs_.give(space);
     return space;
@@ -128,7 +128,7 @@ class Planner {
     for (StageSearchLimits limits : limits_of(given)) {
       limits.seconds = seconds_left();
       if (!simulates_)
-        limits.faster_than = candidates_.least_objective() * static_cast<double>(problem_.costs.micro_batch);
+        limits.faster_than = candidates_.min_objective() * static_cast<double>(problem_.costs.micro_batch);
       candidates_.add(search.run(limits), kinds);
     }
   }

@@ -65,7 +65,7 @@ struct Pipeline {
         orders::on_ranks(kfkb_orders(graph, placement, ks, microbatches, held), placement, ranks, microbatches);
     Costs costs;
     for (std::size_t s = 0; s < work.size(); ++s) {
-      const double f = work[s] * graph.micros_per_op_of(StageId(s));
+      const double f = work[s] * graph.microbatches_per_op_of(StageId(s));
       costs.stages.push_back({Seconds(f), Seconds(2 * f), Seconds(0), Seconds(0), Bytes(0)});
     }
     const Program program = lower(schedule, graph, placement, WeightRule{});
@@ -124,16 +124,16 @@ TEST(GraphPipeVectors, LessInFlightAllowsLargerMicroBatches) {  // TV2, F(b) = (
     for (const int b : {1, 2}) {
       Pipeline p(stages, v[kind]["edges"].get<std::vector<std::string>>());
       for (double& work : p.work) work *= 0.5 + 0.5 * b;
-      const int micros = v["B"].get<int>() / b;
+      const int microbatches = v["B"].get<int>() / b;
       if (b == 1) {
-        EXPECT_EQ(p.seconds(micros), affine[kind + "_b1_T"]);
+        EXPECT_EQ(p.seconds(microbatches), affine[kind + "_b1_T"]);
         continue;
       }
       const auto& expected = affine[kind + "_b2"];
-      EXPECT_EQ(p.seconds(micros), expected["T"]);
+      EXPECT_EQ(p.seconds(microbatches), expected["T"]);
       const Pipeline one_sample(stages, v[kind]["edges"].get<std::vector<std::string>>());  // stash: in samples
-      EXPECT_EQ(b * one_sample.stash(micros).first, expected["peak"]);
-      EXPECT_EQ(b * one_sample.stash(micros).first <= affine["mem_cap"].get<double>(), expected["feasible"]);
+      EXPECT_EQ(b * one_sample.stash(microbatches).first, expected["peak"]);
+      EXPECT_EQ(b * one_sample.stash(microbatches).first <= affine["mem_cap"].get<double>(), expected["feasible"]);
     }
 }
 
@@ -171,9 +171,9 @@ TEST(GraphPipeVectors, CaseStudy) {  // TV3
   auto joined = branches;
   joined.push_back("a3-b3");
   for (const auto& c : vector_named("GP-TV3")["cases"]) {
-    const int b = c["b"].get<int>(), micros = c["B"].get<int>() / b;
+    const int b = c["b"].get<int>(), microbatches = c["B"].get<int>() / b;
     const auto seconds = [&](const std::vector<std::string>& edges) {
-      return b * Pipeline(stages, edges).seconds(micros);
+      return b * Pipeline(stages, edges).seconds(microbatches);
     };
     EXPECT_EQ(seconds(branches), c["gpp_T_free_join"]);
     if (c.contains("spp_T")) {
@@ -188,9 +188,9 @@ TEST(GraphPipeVectors, CaseStudy) {  // TV3
 TEST(GraphPipeVectors, MicroBatchesPerStage) {  // TV4, figure 5 of the paper
   const auto v = vector_named("GP-TV4");
   Pipeline p(stages_of(v, {"S1", "S2", "S3"}), {"S1-S2", "S2-S3"});
-  p.graph.micros_per_op = {4, 4, 4};
+  p.graph.microbatches_per_op = {4, 4, 4};
   EXPECT_EQ(p.seconds(16), v["uniform_b4"]["T"]);
-  p.graph.micros_per_op = {1, 2, 4};
+  p.graph.microbatches_per_op = {1, 2, 4};
   EXPECT_EQ(p.seconds(16), v["per_stage_b_1_2_4"]["T"]);
 }
 
@@ -204,7 +204,7 @@ TEST(GraphPipeVectors, FlexFlowsStageFiles) {  // TV5
 
 // Larger buffers do not help: chains of equal time per sample, mixed micro-batches and k.
 RC_GTEST_PROP(GraphPipeProperties, TheRulesBuffersAreAsGoodAsLargerOnes, ()) {
-  const int n = *rc::gen::inRange(1, 5), micros = 8 * *rc::gen::inRange(1, 4);
+  const int n = *rc::gen::inRange(1, 5), microbatches = 8 * *rc::gen::inRange(1, 4);
   std::vector<std::pair<std::string, double>> stages;
   std::vector<std::string> edges;
   for (int s = 0; s < n; ++s) {
@@ -213,20 +213,20 @@ RC_GTEST_PROP(GraphPipeProperties, TheRulesBuffersAreAsGoodAsLargerOnes, ()) {
   }
   Pipeline p(stages, edges);
   for (int s = 0; s < n; ++s) {
-    p.graph.micros_per_op.push_back(1 << *rc::gen::inRange(0, 3));
+    p.graph.microbatches_per_op.push_back(1 << *rc::gen::inRange(0, 3));
     p.ks.push_back(*rc::gen::inRange(1, 3));
   }
-  std::vector<int> larger = p.in_flight(micros);
-  const double seconds = p.seconds(micros);
+  std::vector<int> larger = p.in_flight(microbatches);
+  const double seconds = p.seconds(microbatches);
   const int more = *rc::gen::inRange(1, 5);
-  for (int& held : larger) held = std::min(micros, held + 8 * more);
-  RC_ASSERT(seconds <= p.seconds(micros, larger) + 1e-9);
+  for (int& held : larger) held = std::min(microbatches, held + 8 * more);
+  RC_ASSERT(seconds <= p.seconds(microbatches, larger) + 1e-9);
 }
 
 // The same for every DAG of equal stages, k = 1: one round for a micro-batch and for every further
 // stage on the longest path.
 RC_GTEST_PROP(GraphPipeProperties, EqualStagesTakeMicroBatchesAndDepthRounds, ()) {
-  const int n = *rc::gen::inRange(1, 9), micros = *rc::gen::inRange(1, 12);
+  const int n = *rc::gen::inRange(1, 9), microbatches = *rc::gen::inRange(1, 12);
   std::vector<std::pair<std::string, double>> stages;
   std::vector<std::string> edges;
   std::vector<int> depth(static_cast<std::size_t>(n), 1);
@@ -239,7 +239,7 @@ RC_GTEST_PROP(GraphPipeProperties, EqualStagesTakeMicroBatchesAndDepthRounds, ()
       }
   for (int s = 0; s < n; ++s) stages.emplace_back(std::to_string(s), 1);
   const Pipeline p(stages, edges);
-  RC_ASSERT(p.seconds(micros) == 3.0 * (micros + *std::ranges::max_element(depth) - 1));
+  RC_ASSERT(p.seconds(microbatches) == 3.0 * (microbatches + *std::ranges::max_element(depth) - 1));
 }
 
 // --- plans ---
@@ -290,7 +290,7 @@ class Planning {
     for (Device& device : cluster_.devices) device.memory = memory;
   }
 
-  // None: the planner refuses.
+  // None: the planner rejects.
   std::optional<Planned> plan(const std::map<std::string, std::string>& settings) const {
     const System& system = find_system("graphpipe", "test");
     const Options options = resolve_options(system.options, settings, "test");
@@ -315,7 +315,7 @@ class Planning {
         const LayerCost& layer = costs_.layers[l];
         m.weights += layer.parameters;
         m.gradients += layer.parameters;
-        m.stash += layer.output * stage.micros_per_op;
+        m.stash += layer.output * stage.microbatches_per_op;
       }
     }
     Bytes peak;
@@ -440,7 +440,7 @@ TEST(GraphPipePlans, BranchesHoldLessThanASequenceAndFinishEarlier) {
   EXPECT_LT(planning.seconds(graph), planning.seconds(sequence));
 }
 
-TEST(GraphPipePlans, WhatDoesNotFitIsRefused) {
+TEST(GraphPipePlans, WhatDoesNotFitIsRejectd) {
   std::mt19937 random(1);
   const Planning planning(random_model(random, 6), 2, 4, Bytes(1));
   EXPECT_FALSE(planning.plan({}));

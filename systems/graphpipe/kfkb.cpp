@@ -22,8 +22,8 @@ int in_flight_of_sink(StageConfig stage, int microbatches) {
 std::vector<StageConfig> stage_configs(const StageGraph& graph, const Placement& placement, std::span<const int> ks) {
   std::vector<StageConfig> result;
   for (std::size_t s = 0; s < graph.size(); ++s)
-    result.push_back(
-        {graph.micros_per_op_of(StageId(s)) * static_cast<int>(placement.stages[s].size()), ks.empty() ? 1 : ks[s]});
+    result.push_back({graph.microbatches_per_op_of(StageId(s)) * static_cast<int>(placement.stages[s].size()),
+                      ks.empty() ? 1 : ks[s]});
   return result;
 }
 
@@ -52,7 +52,7 @@ StageOrders kfkb_orders(const StageGraph& graph, const Placement& placement, std
   StageOrders orders(graph.size());
   for (std::size_t s = 0; s < graph.size(); ++s) {
     // One micro-batch of the stage is one op on every replica.
-    const int ops = microbatches / graph.micros_per_op_of(StageId(s));
+    const int ops = microbatches / graph.microbatches_per_op_of(StageId(s));
     const int replicas = static_cast<int>(placement.stages[s].size());
     const int count = (ops + replicas - 1) / replicas;
     const auto run = [&](OpKind kind, int micro_batch) {

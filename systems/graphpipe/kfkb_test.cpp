@@ -91,7 +91,7 @@ TEST(KfkbOrderTest, KForwardsKBackwards) {
 TEST(KfkbOrderTest, ReplicasTakeTurns) {
   // Stage 0: b = 2 by two replicas of one micro-batch each; stage 1: two at once.
   StageGraph graph = chain(2);
-  graph.micros_per_op = {1, 2};
+  graph.microbatches_per_op = {1, 2};
   const Placement placement{.stages = {{Rank(0), Rank(1)}, {Rank(2)}}};
   const auto orders = kfkb_orders(graph, placement, {}, 8);
   EXPECT_EQ(text_of(orders[1]), "F0 B0 F1 B1 F2 B2 F3 B3");
@@ -105,7 +105,7 @@ TEST(KfkbOrderTest, ReplicasTakeTurns) {
 RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
   const bool several_per_op = *rc::gen::arbitrary<bool>();
   const int n = *rc::gen::inRange(1, 7);
-  const int micros = several_per_op ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
+  const int microbatches = several_per_op ? 4 * *rc::gen::inRange(1, 7) : *rc::gen::inRange(5, 30);
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
   std::vector<std::pair<int, int>> edges;
@@ -118,17 +118,17 @@ RC_GTEST_PROP(KfkbOrderTest, AlwaysChecksAndHoldsWhatTheRuleSays, ()) {
   int ranks = 0;
   for (int s = 0; s < n; ++s) {
     const int replicas = several_per_op ? 1 << upto(2) : 1 + upto(4);
-    if (several_per_op) graph.micros_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
+    if (several_per_op) graph.microbatches_per_op.push_back(replicas == 4 ? 1 : 1 << upto(replicas == 2 ? 1 : 2));
     auto& home = placement.stages.emplace_back();
     for (int r = 0; r < replicas; ++r) home.emplace_back(ranks++);
     ks.push_back(1 + upto(1));
   }
-  const auto orders = kfkb_orders(graph, placement, ks, micros);
-  const Schedule schedule = orders::on_ranks(orders, placement, ranks, micros);
+  const auto orders = kfkb_orders(graph, placement, ks, microbatches);
+  const Schedule schedule = orders::on_ranks(orders, placement, ranks, microbatches);
   const auto found = check(schedule, graph, placement);
   if (!found.empty()) RC_FAIL(found.front().text);
   const auto config = stage_configs(graph, placement, ks);
-  const auto in_flight = kfkb_in_flight(graph, config, micros);
+  const auto in_flight = kfkb_in_flight(graph, config, microbatches);
   const auto peak = peaks(schedule);
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (const Rank r : placement.stages[s]) {

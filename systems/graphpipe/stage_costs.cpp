@@ -9,10 +9,11 @@ StageCosts::StageCosts(const Problem& problem, const Operators& operators)
 
 void StageCosts::give(StageSearchSpace& space) {
   sizes_.clear();
-  for (const int micros_per_op : space.micros_per_op()) {
-    const auto known = known_.find(micros_per_op);
-    sizes_.push_back(known != known_.end() ? &known->second
-                                           : &known_.emplace(micros_per_op, costs_at(micros_per_op)).first->second);
+  for (const int microbatches_per_op : space.microbatches_per_op()) {
+    const auto known = known_.find(microbatches_per_op);
+    sizes_.push_back(known != known_.end()
+                         ? &known->second
+                         : &known_.emplace(microbatches_per_op, costs_at(microbatches_per_op)).first->second);
   }
   classify();
   space.memory = machine_.memory.value;
@@ -21,10 +22,10 @@ void StageCosts::give(StageSearchSpace& space) {
   space.signature = [this](std::span<const int> vertices) { return signature(vertices); };
 }
 
-StageCosts::CostsPerOp StageCosts::costs_at(int micros_per_op) const {
-  if (micros_per_op == 1) return costs_per_op(problem_.costs);
-  if (!problem_.costs_at) return costs_per_op(grouped_costs(problem_.costs, micros_per_op));
-  return costs_per_op(*problem_.costs_at(micros_per_op * problem_.costs.micro_batch));
+StageCosts::CostsPerOp StageCosts::costs_at(int microbatches_per_op) const {
+  if (microbatches_per_op == 1) return costs_per_op(problem_.costs);
+  if (!problem_.costs_at) return costs_per_op(grouped_costs(problem_.costs, microbatches_per_op));
+  return costs_per_op(*problem_.costs_at(microbatches_per_op * problem_.costs.micro_batch));
 }
 
 StageCosts::CostsPerOp StageCosts::costs_per_op(const CostGraph& graph) const {

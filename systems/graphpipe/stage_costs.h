@@ -37,7 +37,7 @@ class StageCosts {
   };
 
   CostsPerOp costs_per_op(const CostGraph& graph) const;
-  CostsPerOp costs_at(int micros_per_op) const;
+  CostsPerOp costs_at(int microbatches_per_op) const;
   void classify();
   const LinkCost& ring(int degree);
   StageWork work(std::span<const int> vertices, std::span<const int> degrees);

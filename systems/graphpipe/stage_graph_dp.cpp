@@ -56,7 +56,7 @@ int StageGraphDp::in_flight(int config, Successor next) const {
 double StageGraphDp::stage_bytes(int stage, const StageChoice& c, int in_flight) {
   if (!space_.footprint) return 0;
   const StageFootprint& footprint = lists_.footprint(stage);
-  const std::int64_t op = footprint.per_op + lists_.micros_per_op[c.size] * footprint.per_micro_batch;
+  const std::int64_t op = footprint.per_op + lists_.microbatches_per_op[c.size] * footprint.per_micro_batch;
   const int b = space_.configs[c.config].micro_batch;
   const std::int64_t bytes = footprint.always + (in_flight + b - 1) / b * op;
   return bytes > space_.memory ? -1 : static_cast<double>(bytes) * c.degree;
@@ -250,18 +250,18 @@ std::size_t StageGraphDp::solve_other_branches(const State& s, const StageList& 
   return solve({s.list, from, s.devices - used, next, kAnyConfig, s.open});
 }
 
-// Offers what was made of the first branches beside the others.
+// Offers what was made of the first branches in parallel with the others.
 void StageGraphDp::offer_beside(std::span<Solved> best, std::size_t others, int head, Solved first) const {
   if (others != kNothing) {
-    const Solved& beside = at(others, head);
-    if (beside.in_flight < 0) return;
-    first.in_flight = std::max(first.in_flight, beside.in_flight);
-    first.bytes += beside.bytes;
+    const Solved& parallel = at(others, head);
+    if (parallel.in_flight < 0) return;
+    first.in_flight = std::max(first.in_flight, parallel.in_flight);
+    first.bytes += parallel.bytes;
   }
   offer(best, head, first);
 }
 
-// The first branches as one stage, beside the others; these feed it if it holds the join.
+// The first branches as one stage, in parallel with the others; these feed it if it holds the join.
 void StageGraphDp::cut_branches(const State& s, const StageList& list, std::span<Solved> best) {
   const int m = static_cast<int>(list.elements.size());
   const bool joins = list.absorbs && s.first == 0;
@@ -290,7 +290,8 @@ void StageGraphDp::cut_branches(const State& s, const StageList& list, std::span
   }
 }
 
-// The first branch split into stages of its own, beside the others; these feed its last stage if that holds the join.
+// The first branch split into stages of its own, in parallel with the others; these feed its last stage if that holds
+// the join.
 void StageGraphDp::split_branch(const State& s, const StageList& list, std::span<Solved> best) {
   const bool joins = list.absorbs && s.first == 0;
   const int inner = list.elements[s.first].list;

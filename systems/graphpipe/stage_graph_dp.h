@@ -93,7 +93,7 @@ class StageGraphDp {
   const Solved& at(std::size_t state, int head) const { return solved_[state + static_cast<std::size_t>(slot_[head])]; }
   int head_of_slot(std::size_t slot) const { return slot < configs_.size() ? configs_[slot] : kAnyConfig; }
   bool too_slow(int stage, int devices) const {
-    return lists_.stages[stage].least_work > within_ * std::min(devices, max_degree_) * (1 + 1e-9);
+    return lists_.stages[stage].min_work > within_ * std::min(devices, max_degree_) * (1 + 1e-9);
   }
   bool in_time(int stage, std::size_t choice) const { return lists_.stages[stage].seconds[choice] <= within_; }
 

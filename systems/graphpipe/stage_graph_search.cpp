@@ -19,17 +19,17 @@ class BinarySearch {
 
   StageSearchResult run() {
     // A stage graph is looked for from the least time that the devices could do, where there is little to try, in
-    // growing steps. What is left to try then are the possible stages' times between the last refusal and the slowest
+    // growing steps. What is left to try then are the possible stages' times between the last rejection and the slowest
     // stage of the graph found.
     const double slowest = std::min(slowest_stage(), limits_.faster_than * (1 - 1e-9));
     if (slowest < slowest_stage() && !program_.has_enough_devices(slowest)) return best_;
-    auto [refused, bound] = least_with_enough_devices(slowest);
+    auto [rejectd, bound] = least_with_enough_devices(slowest);
     try {
       for (double step = 0.01; !attempt(bound) && bound < slowest; step = std::min(2 * step, 0.25)) {
-        refused = bound;
+        rejectd = bound;
         bound = bound > 0 ? std::min(slowest, bound * (1 + step)) : slowest;
       }
-      if (!best_.stages.empty()) halve(times_between(refused, best_.slowest));
+      if (!best_.stages.empty()) halve(times_between(rejectd, best_.slowest));
     } catch (const OutOfLimits&) {
       best_.complete = false;
     }
@@ -81,7 +81,7 @@ class BinarySearch {
   // too few.
   std::pair<double, double> least_with_enough_devices(double slowest) {
     const StageList& whole = lists_.lists[lists_.root];
-    const double least = lists_.costs_of(whole).least_work / space_.devices;
+    const double least = lists_.costs_of(whole).min_work / space_.devices;
     double low = std::min(least, slowest) * (1 - 1e-9), high = slowest;
     if (low <= 0) return {0, slowest};
     while (high > low * 1.02) {

@@ -25,12 +25,12 @@ void search(benchmark::State& state, bool row) {
   space.degrees.clear();
   for (int d = 1; d <= std::min(space.devices, 8); d *= 2) space.degrees.push_back(d);
   space.configs = {{8, 1}};
-  const std::vector<int> micros_per_op = space.micros_per_op();
+  const std::vector<int> microbatches_per_op = space.microbatches_per_op();
   space.work = [&](std::span<const int> vertices) {
     StageWork work;
     double sum = 0;
     for (const int v : vertices) sum += weights[v];
-    for (const int g : micros_per_op) {
+    for (const int g : microbatches_per_op) {
       work.compute.push_back(sum * g);
       work.communication.push_back(0.05 * g);
     }

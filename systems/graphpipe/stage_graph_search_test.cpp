@@ -133,7 +133,7 @@ TEST(StageGraphSearchTest, DataParallelStagesPayForTheirAllReduce) {
   auto space = space_of({4}, 2, 0, 1000);
   space.degrees = {1, 2};
   space.configs = {{2, 1}};
-  EXPECT_EQ(space.micros_per_op(), (std::vector{1, 2}));
+  EXPECT_EQ(space.microbatches_per_op(), (std::vector{1, 2}));
   const auto result = search_stage_graph(tree, space);
   EXPECT_EQ(result.slowest, 3);
   ASSERT_EQ(result.stages.size(), 1u);
@@ -310,17 +310,17 @@ class Enumeration {
       for (const StageId t : next)
         if (chosen[t.index()].second != chosen[next[0].index()].second) return kNever;
     const auto in_flight = kfkb_in_flight(graph, configs, space_.microbatches);
-    const std::vector<int> choices = space_.micros_per_op();
+    const std::vector<int> choices = space_.microbatches_per_op();
     double result = 0;
     for (std::size_t s = 0; s < pieces.size(); ++s) {
-      const int degree = chosen[s].first, b = configs[s].micro_batch, micros_per_op = b / degree;
-      const auto g = static_cast<std::size_t>(std::ranges::find(choices, micros_per_op) - choices.begin());
+      const int degree = chosen[s].first, b = configs[s].micro_batch, microbatches_per_op = b / degree;
+      const auto g = static_cast<std::size_t>(std::ranges::find(choices, microbatches_per_op) - choices.begin());
       const auto d = static_cast<std::size_t>(std::ranges::find(space_.degrees, degree) - space_.degrees.begin());
       const StageWork work = space_.work(pieces[s].vertices);
-      const int rounds = (space_.microbatches / micros_per_op + degree - 1) / degree;
+      const int rounds = (space_.microbatches / microbatches_per_op + degree - 1) / degree;
       result = std::max(result, (rounds * work.compute[g] + work.all_reduce[d]) / space_.microbatches);
       const StageFootprint f = space_.footprint(pieces[s].vertices);
-      const std::int64_t op = f.per_op + micros_per_op * f.per_micro_batch;
+      const std::int64_t op = f.per_op + microbatches_per_op * f.per_micro_batch;
       if (f.always + (in_flight[s] + b - 1) / b * op > space_.memory) return kNever;
     }
     return result;
@@ -342,10 +342,10 @@ void random_edges(int first, int last, bool series, std::mt19937& random, std::v
     for (int b = cut; b < last; ++b) edges.push_back({a, b});
 }
 
-void compare_with_enumeration(bool micro_batch_is_degree, std::vector<StageConfig> configs, int most_vertices) {
+void compare_with_enumeration(bool micro_batch_is_degree, std::vector<StageConfig> configs, int max_vertices) {
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
-  const int n = upto(1, most_vertices), devices = upto(1, n);
+  const int n = upto(1, max_vertices), devices = upto(1, n);
   std::vector<std::pair<int, int>> edges;
   random_edges(0, n, true, random, edges);
   std::vector<double> weights;
@@ -357,13 +357,14 @@ void compare_with_enumeration(bool micro_batch_is_degree, std::vector<StageConfi
   space.micro_batch_is_degree = micro_batch_is_degree;
   if (upto(0, 2) > 0) space.memory = upto(3, 40);
   // The costs of space_of() are in the order of these numbers of micro-batches per op.
-  const auto micros_per_op = space.micros_per_op();
+  const auto microbatches_per_op = space.microbatches_per_op();
   const auto all = space.work;
-  space.work = [all, micros_per_op](std::span<const int> vertices) {
+  space.work = [all, microbatches_per_op](std::span<const int> vertices) {
     StageWork work = all(vertices), used = work;
     used.compute.clear();
-    for (const int g : micros_per_op) used.compute.push_back(work.compute[std::countr_zero(static_cast<unsigned>(g))]);
-    used.communication.assign(micros_per_op.size(), 0);
+    for (const int g : microbatches_per_op)
+      used.compute.push_back(work.compute[std::countr_zero(static_cast<unsigned>(g))]);
+    used.communication.assign(microbatches_per_op.size(), 0);
     return used;
   };
   const SeriesParallelTree tree = series_parallel(n, edges, "test");

@@ -8,7 +8,7 @@
 namespace sluice {
 
 StageLists::StageLists(const SeriesParallelTree& tree, const StageSearchSpace& space)
-    : micros_per_op(space.micros_per_op()), tree_(tree), space_(space) {
+    : microbatches_per_op(space.microbatches_per_op()), tree_(tree), space_(space) {
   make_choices();
   if (is(tree.root, Kind::leaf)) {
     StageList list{.series = true};
@@ -31,9 +31,9 @@ void StageLists::make_choices() {
     for (std::size_t r = 0; r < space_.configs.size(); ++r) {
       const int degree = space_.degrees[d], b = space_.configs[r].micro_batch;
       if (space_.micro_batch_is_degree ? b != degree : b % degree != 0) continue;
-      const auto g = std::ranges::find(micros_per_op, b / degree);
-      if (g == micros_per_op.end() || degree > space_.microbatches / *g || degree > space_.devices) continue;
-      choices.push_back({degree, static_cast<int>(r), static_cast<std::size_t>(g - micros_per_op.begin()), d});
+      const auto g = std::ranges::find(microbatches_per_op, b / degree);
+      if (g == microbatches_per_op.end() || degree > space_.microbatches / *g || degree > space_.devices) continue;
+      choices.push_back({degree, static_cast<int>(r), static_cast<std::size_t>(g - microbatches_per_op.begin()), d});
     }
 }
 
@@ -71,7 +71,7 @@ StageElement StageLists::absorbing(int node, int join) {
   for (const int child : n.children) {
     const auto& c = tree_.nodes[child];
     if (c.kind == Kind::parallel || (c.kind == Kind::series && !is(c.children.back(), Kind::leaf))) continue;
-    const double work = least_work(space_.work(vertices_below(tree_, child)));
+    const double work = min_work(space_.work(vertices_below(tree_, child)));
     if (chosen < 0 || work < lightest) chosen = child, lightest = work;
   }
   if (chosen < 0) {  // every branch ends in branches: as a series of its own
@@ -106,14 +106,15 @@ StageElement StageLists::absorbing(int node, int join) {
 void StageLists::sort_by_work(std::vector<StageElement>& elements, std::size_t first) {
   std::vector<std::pair<double, StageElement>> keyed;
   for (std::size_t i = first; i < elements.size(); ++i)
-    keyed.emplace_back(least_work(space_.work(elements[i].vertices)), std::move(elements[i]));
+    keyed.emplace_back(min_work(space_.work(elements[i].vertices)), std::move(elements[i]));
   std::ranges::stable_sort(keyed, std::greater<>(), [](const auto& k) { return k.first; });
   for (auto& [work, element] : keyed) elements[first++] = std::move(element);
 }
 
-double StageLists::least_work(const StageWork& work) const {
-  double least = work.compute.empty() ? 0 : work.compute[0] / micros_per_op[0];
-  for (std::size_t g = 1; g < micros_per_op.size(); ++g) least = std::min(least, work.compute[g] / micros_per_op[g]);
+double StageLists::min_work(const StageWork& work) const {
+  double least = work.compute.empty() ? 0 : work.compute[0] / microbatches_per_op[0];
+  for (std::size_t g = 1; g < microbatches_per_op.size(); ++g)
+    least = std::min(least, work.compute[g] / microbatches_per_op[g]);
   return least;
 }
 
@@ -137,7 +138,7 @@ StageListCosts StageLists::make_costs(const StageList& list) {
       costs.stage[a * m + p] = add_stage(vertices);
     }
     costs.vertices.push_back(static_cast<int>(vertices.size()));
-    costs.least_work += stages[costs.stage[a * m + a]].least_work;
+    costs.min_work += stages[costs.stage[a * m + a]].min_work;
   }
   return costs;
 }
@@ -160,13 +161,13 @@ int StageLists::add_stage(const std::vector<int>& vertices) {
   const StageWork work = space_.work(vertices);
   PossibleStage stage{.vertices = vertices};
   for (const StageChoice& c : choices) stage.seconds.push_back(stage_seconds(work, c));
-  stage.least_work = least_work(work);
+  stage.min_work = min_work(work);
   stages.push_back(std::move(stage));
   return static_cast<int>(stages.size()) - 1;
 }
 
 double StageLists::stage_seconds(const StageWork& work, const StageChoice& c) const {
-  const int ops = space_.microbatches / micros_per_op[c.size];
+  const int ops = space_.microbatches / microbatches_per_op[c.size];
   const int rounds = (ops + c.degree - 1) / c.degree;
   const double compute = work.compute[c.size], messages = work.communication[c.size];
   const double op = space_.overlap_communication ? std::max(compute, messages) : compute + messages;

@@ -19,14 +19,14 @@ namespace sluice {
 struct StageChoice {
   int degree = 1;
   int config = 0;                // index into StageSearchSpace::configs
-  std::size_t size = 0;          // of its ops: index into StageLists::micros_per_op, b / d
+  std::size_t size = 0;          // of its ops: index into StageLists::microbatches_per_op, b / d
   std::size_t degree_index = 0;  // into StageSearchSpace::degrees
 };
 
 struct PossibleStage {                      // consecutive elements of a list
   std::vector<int> vertices;                // of the first list with its signature
   std::vector<double> seconds;              // TPS for every choice: of a (finest) micro-batch, all-reduce shared out
-  double least_work = 0;                    // device-seconds of a micro-batch, at the least
+  double min_work = 0;                      // device-seconds of a micro-batch, at the least
   std::optional<StageFootprint> footprint;  // once asked for
 };
 
@@ -39,7 +39,7 @@ struct StageElement {
 struct StageListCosts {
   std::vector<int> stage;     // of every first and last element: index into StageLists::stages
   int first_suffix = 0;       // the elements from k on have number first_suffix + k, among those of all lists
-  double least_work = 0;      // device-seconds, sum over the elements
+  double min_work = 0;        // device-seconds, sum over the elements
   std::vector<int> vertices;  // number of them from each element on
 };
 
@@ -54,7 +54,7 @@ struct StageLists {
   // Both must outlive it.
   StageLists(const SeriesParallelTree& tree, const StageSearchSpace& space);
 
-  std::vector<int> micros_per_op;  // of the space
+  std::vector<int> microbatches_per_op;  // of the space
   std::vector<StageChoice> choices;
   std::vector<StageList> lists;
   std::vector<StageListCosts> list_costs;
@@ -82,7 +82,7 @@ struct StageLists {
   StageListCosts make_costs(const StageList& list);
   std::vector<double> signature_of(const StageList& list);
   int add_stage(const std::vector<int>& vertices);
-  double least_work(const StageWork& work) const;
+  double min_work(const StageWork& work) const;
   double stage_seconds(const StageWork& work, const StageChoice& choice) const;
   bool is(int node, Kind kind) const { return tree_.nodes[node].kind == kind; }
 

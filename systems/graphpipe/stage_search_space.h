@@ -13,7 +13,7 @@ namespace sluice {
 
 // What a set of operators takes as one stage, in seconds.
 struct StageWork {
-  std::vector<double> compute;        // F + B of one op, for every entry of StageSearchSpace::micros_per_op()
+  std::vector<double> compute;        // F + B of one op, for every entry of StageSearchSpace::microbatches_per_op()
   std::vector<double> communication;  // messages of one op, activations and their gradients, for the same entries
   std::vector<double> all_reduce;     // of the gradients, once an update, for every data-parallel degree of the space
 };
@@ -45,7 +45,7 @@ struct StageSearchSpace {
   std::function<std::vector<double>(std::span<const int> vertices)> signature;
   std::int64_t memory = 0;  // M, bytes of a device
 
-  std::vector<int> micros_per_op() const;  // finest micro-batches that one op may take, b / d; ascending
+  std::vector<int> microbatches_per_op() const;  // finest micro-batches that one op may take, b / d; ascending
 };
 
 struct FoundStage {

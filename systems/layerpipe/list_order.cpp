@@ -29,7 +29,7 @@ class ListSchedule {
 
  public:
   ListSchedule(const ScheduleProblem& problem, int delay)
-      : problem_(problem), delay_(delay), micros_(problem.microbatches), schedule_(empty_schedule(problem)) {
+      : problem_(problem), delay_(delay), microbatches_(problem.microbatches), schedule_(empty_schedule(problem)) {
     const int stages = problem.stages();
     next_.assign(stages, 0);
     weights_done_.assign(stages, 0);
@@ -39,14 +39,14 @@ class ListSchedule {
     floating_on_.resize(problem.ranks);
     for (int s = 0; s < stages; ++s) {
       for (auto* ends : {&forward_end_, &input_end_, &weight_end_})
-        ends->emplace_back(static_cast<std::size_t>(micros_), kNever);
+        ends->emplace_back(static_cast<std::size_t>(microbatches_), kNever);
       const StageId stage(s);
       homes_of_[problem.rank_of(s).index()].push_back(s);
       const bool floats = problem.placement.has_weight_gradient_rank(stage);
       if (floats) floating_on_[problem.placement.weight_gradient_ranks[s].index()].push_back(s);
       std::vector<Op>& fixed = fixed_.emplace_back();
       orders::one_forward_one_backward(
-          micros_, std::min(stages - 1 - s, micros_), [&](int k) { fixed.push_back(forward_op(s, k)); },
+          microbatches_, std::min(stages - 1 - s, microbatches_), [&](int k) { fixed.push_back(forward_op(s, k)); },
           [&](int k) {
             fixed.push_back(input_gradient_op(s, k));
             if (!floats) fixed.push_back(weight_gradient_op(s, k));
@@ -55,7 +55,7 @@ class ListSchedule {
   }
 
   Schedule run() {
-    std::size_t left = static_cast<std::size_t>(3 * problem_.stages()) * static_cast<std::size_t>(micros_);
+    std::size_t left = static_cast<std::size_t>(3 * problem_.stages()) * static_cast<std::size_t>(microbatches_);
     for (; left > 0; --left) {
       std::optional<Candidate> best;
       for (int r = 0; r < problem_.ranks; ++r)
@@ -79,7 +79,7 @@ class ListSchedule {
     for (const int s : homes_of_[r])
       if (next_[s] < count_of(fixed_[s])) offer(fixed_[s][next_[s]], false);
     for (const int s : floating_on_[r])
-      if (weights_done_[s] < micros_) offer(weight_gradient_op(s, weights_done_[s]), true);
+      if (weights_done_[s] < microbatches_) offer(weight_gradient_op(s, weights_done_[s]), true);
     return best;
   }
 
@@ -133,7 +133,7 @@ class ListSchedule {
   }
 
   const ScheduleProblem& problem_;
-  const int delay_, micros_;
+  const int delay_, microbatches_;
   Schedule schedule_;
   std::vector<std::vector<Op>> fixed_;                    // per stage: F, I and its own W, in order
   std::vector<int> next_;                                 // per stage: place in fixed_

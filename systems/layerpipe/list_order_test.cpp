@@ -13,12 +13,12 @@
 namespace sluice {
 namespace {
 
-ScheduleProblem problem_of(int stages, const std::vector<int>& weight_gradients, int micros) {
+ScheduleProblem problem_of(int stages, const std::vector<int>& weight_gradients, int microbatches) {
   Placement placement = one_stage_per_rank(stages);
   for (int s = 0; s < stages; ++s)
     placement.weight_gradient_ranks.emplace_back(weight_gradients[s] == s ? -1 : weight_gradients[s]);
   const int ranks = placement.rank_count();
-  return {.graph = chain(stages), .placement = placement, .ranks = ranks, .microbatches = micros};
+  return {.graph = chain(stages), .placement = placement, .ranks = ranks, .microbatches = microbatches};
 }
 
 const WeightRule kLate{.update = WeightRule::Update::every_backward, .weight_gradient_delay = 1};
@@ -59,11 +59,11 @@ TEST(ListOrder, WeightGradientsThatStayFollowTheirInputGradient) {
 
 // Whichever rank runs which W, whatever the times: a schedule that checks, and a program that ends.
 RC_GTEST_PROP(ListOrder, EndsForEveryPlaceOfTheWeightGradients, ()) {
-  const int stages = *rc::gen::inRange(1, 6), more = *rc::gen::inRange(0, 3), micros = *rc::gen::inRange(1, 10),
+  const int stages = *rc::gen::inRange(1, 6), more = *rc::gen::inRange(0, 3), microbatches = *rc::gen::inRange(1, 10),
             delay = *rc::gen::inRange(0, 4);
   std::vector<int> weights;
   for (int s = 0; s < stages; ++s) weights.push_back(*rc::gen::inRange(0, stages + more));
-  ScheduleProblem problem = problem_of(stages, weights, micros);
+  ScheduleProblem problem = problem_of(stages, weights, microbatches);
   for (int s = 0; s < stages; ++s)
     problem.costs.push_back({Seconds(*rc::gen::inRange(0, 5)), Seconds(*rc::gen::inRange(0, 5)),
                              Seconds(*rc::gen::inRange(0, 5)), Seconds(0), Bytes(0)});

@@ -51,15 +51,18 @@ std::vector<BlockType> block_types(const PipelineTimes& t, const ListScheduleOpt
 class Run {
  public:
   Run(const std::vector<BlockType>& types, std::size_t stages, int microbatches)
-      : types_(types), micros_(static_cast<std::size_t>(microbatches)), free_at_(3 * stages, 0), done_at_(micros_, 0) {
+      : types_(types),
+        microbatches_(static_cast<std::size_t>(microbatches)),
+        free_at_(3 * stages, 0),
+        done_at_(microbatches_, 0) {
     result_.stage_end.assign(stages, 0);
-    result_.blocks.reserve(types.size() * micros_);
+    result_.blocks.reserve(types.size() * microbatches_);
   }
 
   ListSchedule strict() {
-    for (std::size_t key = 0; key < types_.size() + micros_ - 1; ++key) {
+    for (std::size_t key = 0; key < types_.size() + microbatches_ - 1; ++key) {
       const std::size_t first = key < types_.size() ? 0 : key - types_.size() + 1;
-      for (std::size_t m = first; m <= key && m < micros_; ++m) {
+      for (std::size_t m = first; m <= key && m < microbatches_; ++m) {
         const std::size_t j = key - m;
         run(m, j, std::max(done_at_[m], free_at_[types_[j].resource]));
       }
@@ -89,7 +92,7 @@ class Run {
       }
       touched.clear();
     };
-    for (std::size_t m = 0; m < micros_; ++m) arrive(m, 0);
+    for (std::size_t m = 0; m < microbatches_; ++m) arrive(m, 0);
     start_idle(0);
     while (!running.empty()) {
       check_stop();
@@ -120,7 +123,7 @@ class Run {
   }
 
   const std::vector<BlockType>& types_;
-  std::size_t micros_;
+  std::size_t microbatches_;
   std::vector<double> free_at_;  // of each resource: stages, channels, the channels' upward directions
   std::vector<double> done_at_;  // of each micro-batch's last block so far
   ListSchedule result_;

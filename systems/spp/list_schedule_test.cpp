@@ -93,7 +93,7 @@ TEST(ListScheduleTest, TimesThatDoNotBelongTogetherAreADefect) {
 
 // The list as the paper has it: all (m, j) sorted by m + j, then m; each block starts when its
 // resource and its micro-batch's block before are done.
-double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, bool merge_last) {
+double makespan_of_the_list(const PipelineTimes& t, int microbatches, bool duplex, bool merge_last) {
   const int stages = static_cast<int>(t.forward.size());
   struct Block {
     std::string resource;
@@ -121,7 +121,7 @@ double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, boo
     blocks.push_back({stage(s), at(t.backward, s), s});
   }
   std::vector<std::tuple<int, int, int>> list;  // m + j, m, j
-  for (int m = 0; m < micros; ++m)
+  for (int m = 0; m < microbatches; ++m)
     for (int j = 0; j < static_cast<int>(blocks.size()); ++j) list.emplace_back(m + j, m, j);
   std::ranges::sort(list);
   std::map<std::string, double> free_at;
@@ -138,31 +138,31 @@ double makespan_of_the_list(const PipelineTimes& t, int micros, bool duplex, boo
 
 RC_GTEST_PROP(ListScheduleTest, StrictIsTheSortedList, ()) {
   const PipelineTimes times = arbitrary_times();
-  const int micros = *rc::gen::inRange(1, 12);
+  const int microbatches = *rc::gen::inRange(1, 12);
   const bool duplex = *rc::gen::arbitrary<bool>(), merge_last = *rc::gen::arbitrary<bool>();
-  RC_ASSERT(list_schedule(times, micros, {.duplex = duplex, .merge_last = merge_last}).makespan ==
-            makespan_of_the_list(times, micros, duplex, merge_last));
+  RC_ASSERT(list_schedule(times, microbatches, {.duplex = duplex, .merge_last = merge_last}).makespan ==
+            makespan_of_the_list(times, microbatches, duplex, merge_last));
 }
 
 RC_GTEST_PROP(ListScheduleTest, StrictKeepsItsProvenBounds, ()) {
   const PipelineTimes times = arbitrary_times();
-  const int micros = *rc::gen::inRange(1, 20);
-  const double makespan = list_schedule(times, micros).makespan;
-  RC_ASSERT(makespan <= list_schedule_bound(times, micros));
-  RC_ASSERT(makespan >= micros * busiest_seconds(times));
+  const int microbatches = *rc::gen::inRange(1, 20);
+  const double makespan = list_schedule(times, microbatches).makespan;
+  RC_ASSERT(makespan <= list_schedule_bound(times, microbatches));
+  RC_ASSERT(makespan >= microbatches * busiest_seconds(times));
   for (std::size_t s = 0; s < times.forward.size(); ++s)
-    RC_ASSERT(makespan >= micros * (times.forward[s] + times.backward[s]) + times.all_reduce[s]);
+    RC_ASSERT(makespan >= microbatches * (times.forward[s] + times.backward[s]) + times.all_reduce[s]);
 }
 
 RC_GTEST_PROP(ListScheduleTest, BothRulesKeepDependenciesAndResources, ()) {
   const PipelineTimes times = arbitrary_times();
-  const int stages = static_cast<int>(times.forward.size()), micros = *rc::gen::inRange(1, 10);
+  const int stages = static_cast<int>(times.forward.size()), microbatches = *rc::gen::inRange(1, 10);
   const ListScheduleOptions options{.rule = *rc::gen::element(ListScheduleOptions::Rule::strict, kReady),
                                     .duplex = *rc::gen::arbitrary<bool>(),
                                     .merge_last = *rc::gen::arbitrary<bool>()};
-  const ListSchedule s = list_schedule(times, micros, options);
+  const ListSchedule s = list_schedule(times, microbatches, options);
   const std::size_t types = static_cast<std::size_t>(4 * stages - (options.merge_last ? 3 : 2));
-  RC_ASSERT(s.blocks.size() == types * static_cast<std::size_t>(micros));
+  RC_ASSERT(s.blocks.size() == types * static_cast<std::size_t>(microbatches));
   std::map<int, double> done_at;
   std::map<std::pair<bool, int>, double> free_at;  // (channel, place); duplex counts them apart
   std::map<int, std::size_t> passed;
@@ -177,7 +177,7 @@ RC_GTEST_PROP(ListScheduleTest, BothRulesKeepDependenciesAndResources, ()) {
   }
   for (const auto& [micro, count] : passed) RC_ASSERT(count == types);
   // What it orders can run.
-  const Schedule schedule{.ranks = stage_orders(s, micros), .microbatches = micros};
+  const Schedule schedule{.ranks = stage_orders(s, microbatches), .microbatches = microbatches};
   RC_ASSERT(check(schedule, chain(stages), one_stage_per_rank(stages)).empty());
 }
 
@@ -188,8 +188,8 @@ RC_GTEST_PROP(ListScheduleTest, ReadyNeverIdlesAndTakesTheLeastKey, ()) {
   PipelineTimes times = uniform(static_cast<int>(stages), 1, 1, 1);
   for (auto* list : {&times.forward, &times.backward, &times.forward_channel, &times.backward_channel})
     for (double& seconds : *list) seconds = *rc::gen::inRange(1, 12) / 2.0;
-  const int micros = *rc::gen::inRange(1, 10);
-  const ListSchedule s = list_schedule(times, micros, {.rule = kReady});
+  const int microbatches = *rc::gen::inRange(1, 10);
+  const ListSchedule s = list_schedule(times, microbatches, {.rule = kReady});
   struct Seen {
     double ready, start, end;
     int key, micro;
@@ -244,10 +244,11 @@ TEST(ListScheduleTest, ARoundIsSeveralMicroBatchesOneAfterAnother) {
 // At equal stages and no transfers it is as fast as 1F1B.
 TEST(ListScheduleTest, EqualStagesTakeTheMakespanOfOneForwardOneBackward) {
   for (int stages = 1; stages <= 6; ++stages)
-    for (int micros = 1; micros <= 30; ++micros)
+    for (int microbatches = 1; microbatches <= 30; ++microbatches)
       for (const auto rule : {ListScheduleOptions::Rule::strict, kReady})
-        EXPECT_EQ(list_schedule(uniform(stages, 1, 2), micros, {.rule = rule}).makespan, 3 * (micros + stages - 1))
-            << stages << " stages, " << micros << " micro-batches";
+        EXPECT_EQ(list_schedule(uniform(stages, 1, 2), microbatches, {.rule = rule}).makespan,
+                  3 * (microbatches + stages - 1))
+            << stages << " stages, " << microbatches << " micro-batches";
 }
 
 }  // namespace

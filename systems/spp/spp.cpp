@@ -112,7 +112,7 @@ PlannedPipeline plan_of(const Problem& problem, const Options& options, const Re
   return {plan, ops_in_rounds(pipeline_times(p, stages), problem.microbatches, round, options)};
 }
 
-[[noreturn]] void refuse(const Problem& problem, const Options& options, int groups) {
+[[noreturn]] void reject(const Problem& problem, const Options& options, int groups) {
   std::string what = "no plan";
   if (options.integer("stages") > 0) what += " of " + std::to_string(options.integer("stages")) + " stages";
   what += " of " + std::to_string(groups) + " cuttable layers";
@@ -158,7 +158,7 @@ std::vector<PlannedPipeline> spp_plans(const Problem& problem, const Options& op
   if (plans.empty()) {
     if (!report.complete)
       throw InputError("spp", "the search was cut short before it found a plan", "raise search_seconds or table_limit");
-    refuse(problem, options, chain.groups());
+    reject(problem, options, chain.groups());
   }
   return plans;
 }
@@ -188,7 +188,7 @@ Schedule spp_schedule(const ScheduleProblem& problem, const Options& options) {
 
 // Micro-batches on replica k of r when a stage has forwarded `depth` rounds more than it has gone
 // back through, counted where they are most. 0 rounds: forward and backward in turn.
-int most_in_flight(int microbatches, int round, int depth, int replica, int replicas) {
+int max_in_flight(int microbatches, int round, int depth, int replica, int replicas) {
   if (depth == 0) return 1;
   const auto before = [&](int m) {  // of the replica's micro-batches
     return m <= replica ? 0 : (m - replica + replicas - 1) / replicas;
@@ -216,8 +216,8 @@ Theory spp_theory(const ScheduleProblem& problem, const Options& options) {
     const auto& replicas = problem.placement.stages[s];
     for (std::size_t k = 0; k < replicas.size(); ++k)
       theory.in_flight[replicas[k].index()] =
-          most_in_flight(m, round_of(problem.placement), list_schedule_depth(stages, s, options.flag("merge_last")),
-                         static_cast<int>(k), static_cast<int>(replicas.size()));
+          max_in_flight(m, round_of(problem.placement), list_schedule_depth(stages, s, options.flag("merge_last")),
+                        static_cast<int>(k), static_cast<int>(replicas.size()));
   }
   return theory;
 }

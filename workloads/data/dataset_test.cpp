@@ -63,7 +63,7 @@ TEST(Dataset, FillsLabelsInTheOrderAskedFor) {
 
 using ReadFileTest = DataFiles;
 
-TEST_F(ReadFileTest, RefusesMoreThanTheMost) {
+TEST_F(ReadFileTest, RejectsMoreThanTheMost) {
   const FileBytes bytes(1000, 42);
   for (const std::string& path : {put("plain", bytes), put_gz("packed.gz", bytes)}) {
     EXPECT_EQ(read_file(path, 1000), bytes);

@@ -1,4 +1,4 @@
-// The idx reader: what it reads, and one message that names the file for everything it refuses.
+// The idx reader: what it reads, and one message that names the file for everything it rejects.
 #include "workloads/data/idx.h"
 
 #include "harness/base/expect_error.h"

@@ -152,7 +152,7 @@ DataSplit read_dictionary_folder(const std::string& folder, const std::string& n
   if (text.empty())
     throw InputError(folder,
                      "holds " + std::to_string(stems.size()) + " files *.index" +
-                         (stems.size() == 1 ? " and no text beside it" : ", not one"),
+                         (stems.size() == 1 ? " and no text with it" : ", not one"),
                      "give the .index and the .dict.dz of one dictionary");
   RunningText parts;
   for (DictionaryEntry& entry : read_dictionary(stems[0] + ".index", text)) {

@@ -148,7 +148,7 @@ TEST_F(RunningTextTest, ADictionaryIsOneIndexAndItsText) {
   const auto error = [&] { return error_of([&] { load_dataset(folder_, kLimits); }); };
   put_text("d.index", "a\tA\tB");
   EXPECT_EQ(error(), folder_ +
-                         ": holds 1 files *.index and no text beside it; give the .index and the .dict.dz of one "
+                         ": holds 1 files *.index and no text with it; give the .index and the .dict.dz of one "
                          "dictionary");
   put_text("e.index", "a\tA\tB");
   EXPECT_TRUE(error().starts_with(folder_ + ": holds 2 files *.index, not one"));

@@ -127,7 +127,8 @@ DataSplit read_labelled_folder(const std::string& folder, const std::string& nam
   bool has_test = std::filesystem::exists(test_path);
   const bool has_dev = std::filesystem::exists(dev_path);
   if (has_test && has_dev && read_lines(test_path)[0] == "index\tsentence") has_test = false;
-  if (!has_test && !has_dev) throw InputError(folder, "holds neither test.tsv nor dev.tsv", "put one beside train.tsv");
+  if (!has_test && !has_dev)
+    throw InputError(folder, "holds neither test.tsv nor dev.tsv", "put one into the folder of train.tsv");
   const auto train = read_labelled_lines(folder + "/train.tsv");
   const auto test = read_labelled_lines(has_test ? test_path : dev_path);
   const auto validation = has_test && has_dev ? read_labelled_lines(dev_path) : std::vector<LabelledText>();

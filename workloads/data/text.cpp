@@ -199,11 +199,11 @@ std::uint64_t stable_hash(std::string_view text) {
   return mixed_bits(h);  // FNV's low bits of short texts are far from even
 }
 
-WordVocabulary::WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count,
+WordVocabulary::WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t min_count,
                                std::int64_t size) {
   std::vector<std::pair<std::int64_t, std::string>> ranked;
   for (const auto& [word, count] : counts)
-    if (count >= least_count) ranked.emplace_back(-count, word);
+    if (count >= min_count) ranked.emplace_back(-count, word);
   std::sort(ranked.begin(), ranked.end());
   for (const auto& [count, word] : ranked) {
     if (kSpecialTokens + static_cast<std::int64_t>(ids_.size()) >= size) break;

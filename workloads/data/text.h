@@ -40,10 +40,10 @@ std::string clean_ui_text(std::string_view text);
 std::uint64_t stable_hash(std::string_view text);
 
 // The special tokens, then words by falling count (ties: by bytes) without those that are counted less often than
-// `least_count`; at most `size` ids in all.
+// `min_count`; at most `size` ids in all.
 class WordVocabulary {
  public:
-  WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t least_count, std::int64_t size);
+  WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t min_count, std::int64_t size);
   std::int32_t id(const std::string& word) const;  // kUnknown for others
   std::size_t size() const { return ids_.size() + kSpecialTokens; }
 

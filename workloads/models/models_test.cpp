@@ -307,7 +307,7 @@ TEST(Gpt, ATinyOneRunsForRealAndItsSequencesCanBeCut) {
   EXPECT_EQ(sequence_fault(model("sentiment_transformer")).substr(0, 17), "layer 'attention_");
 }
 
-TEST(ChainBuilder, RefusesShapesThatDoNotFit) {
+TEST(ChainBuilder, RejectsShapesThatDoNotFit) {
   ChainBuilder b("broken", {.shape = {4}});
   b.add("linear", Linear{5, 1});
   b.add("loss", MseLoss{});

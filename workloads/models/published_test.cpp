@@ -58,7 +58,7 @@ TEST(PublishedModel, ABlockOfATransformerIsALayer) {
   EXPECT_TRUE(std::ranges::is_sorted(model.unit_of_layer));
 }
 
-TEST(PublishedModel, RefusesUnknownFamiliesAndSizes) {
+TEST(PublishedModel, RejectsUnknownFamiliesAndSizes) {
   EXPECT_THROW(make("resnet1001"), InputError);
   EXPECT_THROW(make("unet", {{"channels", 64}}), InputError);
   EXPECT_THROW(make("unet", {{"convolutions", 1}, {"channels", 64}}), InputError);

@@ -28,9 +28,9 @@ ModelGraph residual_lstm(const std::string& name, const TextClassifier& sizes) {
 
 // Wu et al. 2016 (arXiv 1609.08144) in the form that PipeDream trains (msr-fiddle/pipedream, seq2seq/models; after
 // NVIDIA's GNMT v2): a bidirectional encoder layer, then unidirectional ones, from the third on with residual
-// connections; the output of the first decoder layer attends to the encoder's, and what it finds there is put beside
-// the input of every later decoder layer. Attention here is the multiplicative kind with projections (one head), there
-// the additive; no dropout.
+// connections; the output of the first decoder layer attends to the encoder's, and what it finds there is concatenated
+// with the input of every later decoder layer. Attention here is the multiplicative kind with projections (one head),
+// there the additive; no dropout.
 //
 //   source -- embed -- lstm ><-- + -- lstm -- lstm+ -- ... ---------.
 //                                                                   v

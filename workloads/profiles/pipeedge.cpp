@@ -1,7 +1,8 @@
 // PipeEdge's YAML: models.yml gives, per model, the number of layers, the elements that go in and come out of each
 // layer for one sample ("parameters_in", "parameters_out": not weights, whatever their names say) and the megabytes
 // that each layer needs; device_types.yml gives, per type of device, its link's Mbit/s, its megabytes, and the seconds
-// of every layer's forward for a batch. Inference only. Either file may be named; the other is looked for beside it.
+// of every layer's forward for a batch. Inference only. Either file may be named; the other is looked for in its
+// folder.
 // "FILE#MODEL" picks one of several models.
 #include <yaml.h>
 
@@ -25,7 +26,7 @@ class Yaml {
  public:
   explicit Yaml(const std::string& path) : path_(path) {
     const std::string content = read_text(path, kLargestYaml, "PipeEdge's files stand side by side");
-    refuse_deep(content);
+    reject_deep(content);
     yaml_parser_t parser;
     if (yaml_parser_initialize(&parser) == 0) throw std::bad_alloc();
     yaml_parser_set_input_string(&parser, reinterpret_cast<const unsigned char*>(content.data()), content.size());
@@ -104,7 +105,7 @@ class Yaml {
 
  private:
   // The library's time grows with the square of the number of brackets that are open at once.
-  void refuse_deep(const std::string& content) const {
+  void reject_deep(const std::string& content) const {
     constexpr int deepest = 64;
     int open = 0, line = 1;
     for (const char c : content) {

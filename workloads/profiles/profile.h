@@ -1,9 +1,9 @@
-// Published profiles: the measurements that papers' authors put beside their planners, read into CostGraphs with their
-// unit traps handled. The format is recognised by content, not by the file's name:
+// Published profiles: the measurements that papers' authors publish with their planners, read into CostGraphs with
+// their unit traps handled. The format is recognised by content, not by the file's name:
 //   PipeDream graph text   "node1 -- Conv2d(...) -- forward_compute_time=..., ..." and edge lines
 //   Piper JSON             "mbsInBatch", "nodes" with "TMPCs"
 //   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h reads all of it)
-//   PipeEdge YAML          models.yml beside device_types.yml; "FILE#MODEL" picks a model
+//   PipeEdge YAML          models.yml with device_types.yml; "FILE#MODEL" picks a model
 // A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h. Every reader throws
 // InputError with file, line (or JSON pointer) and reason.
 #pragma once

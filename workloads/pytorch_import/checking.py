@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree as tree
 
-from .recording import Refusal, last_line, repeatable, replay, restored
+from .recording import Rejection, last_line, repeatable, replay, restored
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
@@ -234,10 +234,10 @@ def differences_of_outputs(recording, model, declaring, inputs, made, output, lo
 
 
 def check(recording, model, declaring, untie=False):
-    """Throws Refusal naming what differs between the module and the layers of the file."""
+    """Throws Rejection naming what differs between the module and the layers of the file."""
     if recording.inputs[0].tensor.device.type == "meta":
-        raise Refusal("a model on the meta device has no weights, so that its layers cannot be checked; give --layers "
-                      "a small model on the CPU")
+        raise Rejection("a model on the meta device has no weights, so that its layers cannot be checked; give "
+                        "--layers a small model on the CPU")
     found = at_sight(recording, declaring, untie)
     if not found:
         inputs = [v.tensor.detach() for v in recording.inputs]
@@ -254,5 +254,5 @@ def check(recording, model, declaring, untie=False):
         found = [f"the file has {held} parameters, the module {count}"]
     if found:
         more = [f"  and {len(found) - 8} more"] if len(found) > 8 else []
-        raise Refusal("\n".join(["the layers of the file do not compute what the module computes:",
-                                 *(f"  {line}" for line in found[:8]), *more]))
+        raise Rejection("\n".join(["the layers of the file do not compute what the module computes:",
+                                   *(f"  {line}" for line in found[:8]), *more]))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as tree
 
-from .recording import Operation, Refusal, Value, needed, nodes_of, replay, replay_part, restored
+from .recording import Operation, Rejection, Value, needed, nodes_of, replay, replay_part, restored
 
 # Layers: runs of operations of one module.
 
@@ -105,7 +105,7 @@ def add_loss(recording, loss):
     notes = []
     first = next((v for v in recording.outputs if v.dtype.is_floating_point), None)
     if first is None:
-        raise Refusal("the model returns no floating point tensor, so that nothing can be learnt")
+        raise Rejection("the model returns no floating point tensor, so that nothing can be learnt")
     if len(recording.outputs) > 1:
         notes.append(f"the model returns {len(recording.outputs)} tensors; the loss reads the first")
     recording.first, recording.outputs = first, [first]
@@ -114,7 +114,7 @@ def add_loss(recording, loss):
         return notes
     if loss == "cross_entropy":
         if len(first.shape) < 2:
-            raise Refusal(f"the output has the shape {list(first.shape)}, which has no classes; use --loss mse")
+            raise Rejection(f"the output has the shape {list(first.shape)}, which has no classes; use --loss mse")
         axis = 1 if len(first.shape) > 3 else len(first.shape) - 1
         if axis == 1 and len(first.shape) > 3:
             notes.append(f"the output has the shape {list(first.shape)}: its dimension 1 holds the classes, as in "

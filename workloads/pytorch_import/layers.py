@@ -7,31 +7,31 @@ from torch.nn.utils import parametrize
 from torch.utils import _pytree as tree
 
 from .costs import VIEWS
-from .recording import Refusal, Value
+from .recording import Rejection, Value
 
 
 def square(size, what):
     """The one number of a pair of equal ones."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if pair[0] != pair[1]:
-        raise Refusal(f"{what} {pair} is not the same along height and width")
+        raise Rejection(f"{what} {pair} is not the same along height and width")
     return pair[0]
 
 
 def plain(condition, what):
     if not condition:
-        raise Refusal(what)
+        raise Rejection(what)
 
 
 PARAMETRIZED = "its weight is parametrized (weight norm, spectral norm, ...)"
 
 
 def untouched(m):
-    """Throws Refusal where a module does other work than its class says, or computes its weights."""
+    """Throws Rejection where a module does other work than its class says, or computes its weights."""
     hooks = (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks)
     for name, value in vars(m).items():
         if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter) and name in ("weight", "bias"):
-            raise Refusal(f"its {name} is computed (weight norm, spectral norm, pruning, ...)")
+            raise Rejection(f"its {name} is computed (weight norm, spectral norm, pruning, ...)")
     plain(not parametrize.is_parametrized(m), PARAMETRIZED)
     plain("forward" not in vars(m), "its forward is replaced")
     plain(not any(hooks), "it has a hook")
@@ -212,7 +212,7 @@ class Declaring:
         """Keeps what cannot be declared, so that all of it is named at once."""
         try:
             step()
-        except Refusal as e:
+        except Rejection as e:
             self.unknown.setdefault(str(e), []).append(where)
             for v in made:
                 self.number_of.setdefault(v, UNKNOWN)
@@ -241,7 +241,7 @@ class Declaring:
 
     def number(self, v):
         if v not in self.number_of and v.maker is not None and v.maker.leaf is not None:
-            raise Refusal(f"a further result of {v.maker.leaf.name} ({type(v.maker.leaf.module).__name__}) is read")
+            raise Rejection(f"a further result of {v.maker.leaf.name} ({type(v.maker.leaf.module).__name__}) is read")
         plain(v in self.number_of, "a tensor that depends on no input is read")
         return self.number_of[v]
 
@@ -275,7 +275,7 @@ class Declaring:
             given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), o.args))
             given.update(o.kwargs)
             if given.get("attn_mask") is not None:
-                raise Refusal("attention with a mask that is given as a tensor")
+                raise Rejection("attention with a mask that is given as a tensor")
             scale = given.get("scale")
             plain(scale is None or abs(scale * math.sqrt(given["query"].shape[-1]) - 1) < 1e-9,
                   "attention with a scale other than 1 / sqrt(width of a head)")
@@ -286,9 +286,9 @@ class Declaring:
             makers = [p.maker for p in parts]
             if any(m is None for m in makers) or len({id(m) for m in makers}) != 1 or makers[0].name not in (
                     "split", "chunk", "unbind"):
-                raise Refusal("attention whose query, key and value are no three parts of one linear layer")
+                raise Rejection("attention whose query, key and value are no three parts of one linear layer")
             if [makers[0].outputs.index(p) for p in parts] != [0, 1, 2]:
-                raise Refusal("attention whose parts are not in the order query, key, value")
+                raise Rejection("attention whose parts are not in the order query, key, value")
             first = source(makers[0].inputs()[0]).maker
             result = next(v for v in o.outputs if v is not None)
             while readers.get(result) and readers[result][0].leaf is None and readers[result][0].name in VIEWS:
@@ -297,13 +297,13 @@ class Declaring:
             linear = [x is not None and x.leaf is not None and type(x.leaf.module) is nn.Linear and
                       x.leaf.module.bias is not None for x in (first, last)]
             if not all(linear):
-                raise Refusal("attention that is not between two linear layers with biases")
+                raise Rejection("attention that is not between two linear layers with biases")
             for module in (first.leaf.module, last.leaf.module):
                 untouched(module)
             query = given["query"]
             width, heads = query.shape[1] * query.shape[3], query.shape[1]
             if first.leaf.module.out_features != 3 * width or last.leaf.module.out_features != width:
-                raise Refusal("attention of a width other than its linear layers'")
+                raise Rejection("attention of a width other than its linear layers'")
             inner = self.between(first, last)
             for x in inner:
                 found[id(x)] = None
@@ -410,7 +410,7 @@ class Declaring:
             if kind in (nn.Linear, nn.Embedding):
                 self.tie(m)
         else:
-            raise Refusal(f"Sluice has no layer {kind.__name__}")
+            raise Rejection(f"Sluice has no layer {kind.__name__}")
 
     def tie(self, m):
         """Marks the last layer where an earlier one has its weight."""
@@ -510,7 +510,7 @@ class Declaring:
             modules = dict(self.recording.model.named_modules())
             plain(not o.path or o.path[-1][0] not in modules or
                   not parametrize.is_parametrized(modules[o.path[-1][0]]), PARAMETRIZED)
-            raise Refusal(f"the function {o.name} of {', '.join(str(list(v.shape)) for v in given)}")
+            raise Rejection(f"the function {o.name} of {', '.join(str(list(v.shape)) for v in given)}")
 
     def table_of(self, value):
         """The one parameter that a value is looked up in, or a part of."""
@@ -526,7 +526,7 @@ class Declaring:
 
 
 def declared(recording, name, untie=False):
-    """sluice/model/1, notes, and the Declaring behind it. Throws Refusal with all that Sluice does not know. The
+    """sluice/model/1, notes, and the Declaring behind it. Throws Rejection with all that Sluice does not know. The
     recording has its loss. untie: a weight that several layers have becomes several."""
     declaring = Declaring(recording, untie)
     model = declaring.run()
@@ -536,9 +536,9 @@ def declared(recording, name, untie=False):
         for reason, places in declaring.unknown.items():
             more = f" and {len(places) - 3} more" if len(places) > 3 else ""
             lines.append(f"  {', '.join(places[:3])}{more}: {reason}")
-        raise Refusal("\n".join(["Sluice has no layers for these parts (--costs takes any):", *lines]))
+        raise Rejection("\n".join(["Sluice has no layers for these parts (--costs takes any):", *lines]))
     if not declaring.layers or declaring.layers[-1]["kind"] not in ("CrossEntropyLoss", "MseLoss"):
-        raise Refusal("a model that trains ends in a loss; give --loss cross_entropy or mse")
+        raise Rejection("a model that trains ends in a loss; give --loss cross_entropy or mse")
     own, notes = {}, declaring.notes
     for parameter, tensor in recording.model.named_parameters(remove_duplicate=False):
         own.setdefault(id(tensor), []).append(parameter)

@@ -10,7 +10,7 @@ from torch.utils import checkpoint as checkpointing
 CONTAINERS = (nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder)
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """What cannot be imported, in words."""
 
 
@@ -277,8 +277,8 @@ class Recorder(torch.overrides.TorchFunctionMode):
 
         def generator(function, args=(), kwargs=None, *rest, context_fn=None, **options):
             if context_fn not in (None, checkpointing.noop_context_fn):
-                raise Refusal("a checkpoint that keeps some operations and repeats others (context_fn) is not "
-                              "measured; checkpoint whole modules, or leave it out")
+                raise Rejection("a checkpoint that keeps some operations and repeats others (context_fn) is not "
+                                "measured; checkpoint whole modules, or leave it out")
             with region(options.get("early_stop", True)):
                 yield
 
@@ -357,10 +357,10 @@ def call_of(model, inputs, keywords, autocast=None):
     leaves, structure = tree.tree_flatten((tuple(inputs), dict(keywords)))
     tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
     if not tensors:
-        raise Refusal("the example inputs hold no tensor")
+        raise Rejection("the example inputs hold no tensor")
     for i, t in enumerate(tensors):
         if t.dim() < 1:
-            raise Refusal(f"input {i} is no tensor whose first dimension is the micro-batch")
+            raise Rejection(f"input {i} is no tensor whose first dimension is the micro-batch")
 
     def call(given):
         given = iter(given)
@@ -373,12 +373,12 @@ def call_of(model, inputs, keywords, autocast=None):
 
 
 def unwrapped(model):
-    """The module that was compiled. Throws Refusal where a part cannot be recorded."""
+    """The module that was compiled. Throws Rejection where a part cannot be recorded."""
     model = getattr(model, "_orig_mod", model)
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
-            raise Refusal(f"{name or 'the model'} is scripted or traced (torch.jit): its operations cannot be "
-                          "recorded; return the module that was scripted")
+            raise Rejection(f"{name or 'the model'} is scripted or traced (torch.jit): its operations cannot be "
+                            "recorded; return the module that was scripted")
     return model
 
 
@@ -399,10 +399,10 @@ def record(model, inputs, keywords=None, autocast=None):
         try:
             with repeatable(model), recorder.following(), recorder, torch.enable_grad():
                 result = call(inputs)
-        except Refusal:
+        except Rejection:
             raise
         except Exception as e:
-            raise Refusal(f"the model's forward failed on the example inputs: {last_line(e)}") from e
+            raise Rejection(f"the model's forward failed on the example inputs: {last_line(e)}") from e
         finally:
             for hook in hooks:
                 hook.remove()
@@ -410,7 +410,7 @@ def record(model, inputs, keywords=None, autocast=None):
                    if isinstance(t, torch.Tensor) and id(t) in recorder.values]
         outputs = [v for v in outputs if v.kind == "made"]
         if not outputs:
-            raise Refusal("the model returns no tensor that depends on its inputs")
+            raise Rejection("the model returns no tensor that depends on its inputs")
         require_known_functions([v.tensor for v in outputs], recorder.functions)
         recording = Recording(model, call, needed(recorder.operations, outputs), recorder.inputs, outputs)
         for operation in recording.operations:
@@ -440,14 +440,14 @@ def nodes_of(tensors):
 
 
 def require_known_functions(outputs, recorded):
-    """Throws Refusal for a torch.autograd.Function that the recording has taken apart."""
+    """Throws Rejection for a torch.autograd.Function that the recording has taken apart."""
     for node in nodes_of(outputs):
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             kind = getattr(type(node), "_forward_cls", None)
             if kind not in recorded:
                 name = getattr(kind, "__name__", type(node).__name__)
-                raise Refusal(f"the torch.autograd.Function {name} is called through a name bound to its apply "
-                              f"('f = {name}.apply'), where its backward cannot be measured; call {name}.apply(...)")
+                raise Rejection(f"the torch.autograd.Function {name} is called through a name bound to its apply "
+                                f"('f = {name}.apply'), where its backward cannot be measured; call {name}.apply(...)")
 
 
 def replay(operations, env):

@@ -1,5 +1,5 @@
 // Ranks as processes of an MPI job: mpirun or srun starts the processes, and these functions join them into a process
-// group. In a build without MPI they refuse with a clear error.
+// group. In a build without MPI they reject with a clear error.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// MPI counts in int: larger blocks of memory are sent in parts of at most so many bytes.
+// MPI counts in int: larger blocks of memory are sent in parts of at most this many bytes.
 inline constexpr std::size_t kLargestPart = std::size_t{1} << 30;
 
 // How to wait for something that MPI does. With as many processes as cores an answer is microseconds away; with more

@@ -55,7 +55,7 @@ std::span<const std::byte> split_note(std::span<const std::byte> header,
 }
 
 constexpr int kHeaderTag = 0;           // + 1 + n: contents of a message with header n
-constexpr std::size_t kHeaders = 8192;  // so many numbers; then they are given out again from 0
+constexpr std::size_t kHeaders = 8192;  // numbers; then they are given out again from 0
 constexpr int kStopTag = 0;             // + 1 + g: the collectives of group g
 
 class MpiTransport : public Transport {

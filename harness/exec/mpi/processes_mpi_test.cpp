@@ -13,7 +13,7 @@ namespace {
 
 ProcessGroup* job = nullptr;
 
-// Letters travel as headers; with `padding` they carry so many bytes besides, in two blocks, the
+// Letters travel as headers; with `padding` they carry that many further bytes, in two blocks, the
 // first of which is checked by its receiver.
 class LetterCodec : public MessageCodec {
  public:
@@ -163,7 +163,7 @@ void collect(Transport& transport, Collective what, int group, int member, const
   if (what == Collective::scatter) transport.reduce_scatter(group, member, data, count, type);
 }
 
-// `count` elements, or slices of so many a member. Twice in a row, so that the second finds what the first left.
+// `count` elements, or slices of `count` a member. Twice in a row, so that the second finds what the first left.
 template <class T>
 void expect_same_as_threads(Collective what, std::size_t count, int group) {
   const Program program = replicas(job->size());
@@ -225,7 +225,7 @@ TEST(Processes, sharded_programs_run_as_on_threads) {
         const Program program = lower(copies.schedule, copies.graph, copies.placement, WeightRule{},
                                       {.gather = gather,
                                        .reduce = reduce,
-                                       .micros_per_reduction = static_cast<int>(random() % 3),
+                                       .microbatches_per_reduction = static_cast<int>(random() % 3),
                                        .prefetch = static_cast<int>(random() % 4)});
         const auto workers = fakes(program);
         const auto execution = run_in_job(program, workers, {.iterations = 3, .timeout = Seconds(60)}, 20000 * k);

@@ -1,4 +1,4 @@
-// What the transports cost: a message of so many bytes there and back, on threads and over MPI, with beside each, in
+// What the transports cost: a message of N bytes there and back, on threads and over MPI, and for comparison, in
 // the same run, what it could cost at best: a pointer handed from thread to thread and back through two atomics, and
 // the same bytes by MPI_Send and MPI_Recv between the same processes.
 //

@@ -27,7 +27,7 @@ CommunicatorPlan plan_communicators(const Program& program) {
   return plan;
 }
 
-std::size_t most_streams(const CommunicatorPlan& plan) {
+std::size_t max_streams(const CommunicatorPlan& plan) {
   std::size_t most = 0;
   for (const std::vector<int>& own : plan.of_rank) most = std::max(most, own.size());
   return most + 1;

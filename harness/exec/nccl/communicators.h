@@ -39,7 +39,7 @@ CommunicatorPlan plan_communicators(const Program& program);
 // The number of streams of the rank with most of them: one per communicator, and the one it computes on. A GPU runs at
 // most 32 side by side (CUDA_DEVICE_MAX_CONNECTIONS); of more, some share a queue, and a send that waits for its
 // receiver would block another channel after all.
-std::size_t most_streams(const CommunicatorPlan& plan);
+std::size_t max_streams(const CommunicatorPlan& plan);
 inline constexpr std::size_t kConcurrentStreams = 32;
 
 }  // namespace sluice

@@ -39,14 +39,14 @@ TEST(Communicators, TwoRanksThatSendToEachOtherHaveTwo) {
   EXPECT_EQ(plan.of_channel, (std::vector<int>{0, 1}));
   EXPECT_EQ(plan.of_group, (std::vector<int>{-1, -1}));
   EXPECT_EQ(plan.of_rank, (std::vector<std::vector<int>>{{0, 1}, {0, 1}}));
-  EXPECT_EQ(most_streams(plan), 3u);
+  EXPECT_EQ(max_streams(plan), 3u);
 }
 
 TEST(Communicators, AMiddleRankOfAChainHasFour) {
   const CommunicatorPlan plan = plan_communicators(one_f_one_b(3, 4));
   EXPECT_EQ(plan.communicators.size(), 4u);
   EXPECT_EQ(plan.of_rank[1].size(), 4u);
-  EXPECT_EQ(most_streams(plan), 5u);
+  EXPECT_EQ(max_streams(plan), 5u);
 }
 
 TEST(Communicators, ReplicasHaveOneInTheirOrderBehindTheChannels) {

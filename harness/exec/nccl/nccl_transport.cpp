@@ -26,17 +26,17 @@ std::vector<NcclId> NcclLinks::make_ids(const CommunicatorPlan& plan, DeviceCall
 }
 
 NcclLinks::NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
-                     double patience_seconds)
+                     double timeout_seconds)
     : plan_(std::move(plan)), ranks_(std::move(ranks)), ids_(std::move(ids)), calls_(calls) {
-  if (const std::size_t streams = most_streams(plan_); streams > kConcurrentStreams)
+  if (const std::size_t streams = max_streams(plan_); streams > kConcurrentStreams)
     throw RunError("a rank would need " + std::to_string(streams) + " streams for its channels, and a GPU runs " +
                    std::to_string(kConcurrentStreams) + " side by side; use fewer ranks");
   for (const Communicator& c : plan_.communicators) ends_.emplace_back(c.members.size());
   std::vector<std::thread> threads;
   for (const LocalRank& rank : ranks_)
-    threads.emplace_back([&, patience_seconds] {
+    threads.emplace_back([&, timeout_seconds] {
       try {
-        connect(rank, patience_seconds);
+        connect(rank, timeout_seconds);
       } catch (const TransportAborted&) {
         // Another rank of this process failed first.
       } catch (const std::exception& e) {
@@ -61,19 +61,19 @@ void NcclLinks::release() {
   ends_.clear();
 }
 
-void NcclLinks::connect(const LocalRank& rank, double patience_seconds) {
+void NcclLinks::connect(const LocalRank& rank, double timeout_seconds) {
   const auto start = Clock::now();
   calls_.use_device(rank.device);
   const auto wait_until = [&](const auto& done) {
     while (!done()) {
       throw_if_broken();
-      if (std::chrono::duration<double>(Clock::now() - start).count() > patience_seconds)
-        throw RunError("the other ranks did not come within " + std::to_string(static_cast<int>(patience_seconds)) +
+      if (std::chrono::duration<double>(Clock::now() - start).count() > timeout_seconds)
+        throw RunError("the other ranks did not come within " + std::to_string(static_cast<int>(timeout_seconds)) +
                        " s");
       pause();
     }
   };
-  // Asks, and waits with patience: the other members may be far behind.
+  // Polls: the other members may be far behind.
   const auto connected = [&](End& end, const auto& what) {
     {
       const std::lock_guard lock(end.mutex);

@@ -1,4 +1,4 @@
-// Messages between GPUs over NCCL. What NCCL lacks comes from a host transport beside it: the
+// Messages between GPUs over NCCL. What NCCL lacks comes from an additional host transport: the
 // header of a message (how large its tensors are), its order, and the knowledge that it was sent.
 //
 //   sender                                     receiver
@@ -51,9 +51,9 @@ class NcclLinks {
   };
   // ids: one per communicator, the same on every process (make_ids() on one of them, then broadcast). Connects all
   // ranks of this process, each on a thread of its own; returns when all are. Throws RunError: NCCL's reason, or that
-  // it took longer than `patience`, or that a rank would need too many streams.
+  // it took longer than `timeout_seconds`, or that a rank would need too many streams.
   NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
-            double patience_seconds = 120);
+            double timeout_seconds = 120);
   ~NcclLinks();
   NcclLinks(const NcclLinks&) = delete;
 
@@ -85,7 +85,7 @@ class NcclLinks {
   bool poll();
 
  private:
-  void connect(const LocalRank& rank, double patience_seconds);
+  void connect(const LocalRank& rank, double timeout_seconds);
   DeviceCalls::State state(End& end);
   void release();
 

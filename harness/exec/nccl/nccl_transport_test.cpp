@@ -150,12 +150,12 @@ struct Connected {
   std::vector<NcclId> ids;
   std::unique_ptr<NcclLinks> links;
 
-  explicit Connected(Program p, double patience = 60) : program(std::move(p)) {
+  explicit Connected(Program p, double timeout = 60) : program(std::move(p)) {
     for (std::size_t r = 0; r < program.rank_count(); ++r)
       ranks.push_back({Rank(r), static_cast<int>(r), devices.make_stream()});
     const CommunicatorPlan plan = plan_communicators(program);
     ids = NcclLinks::make_ids(plan, devices);
-    links = std::make_unique<NcclLinks>(plan, ranks, ids, devices, patience);
+    links = std::make_unique<NcclLinks>(plan, ranks, ids, devices, timeout);
   }
   std::unique_ptr<Transport> transport() {
     return make_nccl_transport(program, *links, make_thread_transport(program), parcels);
@@ -347,7 +347,7 @@ TEST(NcclLinks, AMemberThatNeverComesIsAnErrorAndNoHang) {
   }
 }
 
-TEST(NcclLinks, MoreStreamsThanAGpuRunsAreRefused) {
+TEST(NcclLinks, MoreStreamsThanAGpuRunsAreRejectd) {
   // One rank that hears from 40 others.
   Program program;
   program.ranks.resize(41);

@@ -5,7 +5,7 @@ usage: count_inputs.py PROGRAM [--runs 1000000] [--seconds S] [--max-len 4096] [
 
 PROGRAM is build-fuzz/sluice_fuzz. One target after the other starts from its corpus; what a run finds new stays in
 found-TARGET in the current folder, where the next run goes on. Ends with 1 at the first defect, whose input it names.
-A target that is through is a line of inputs.tsv beside this script: target, inputs, seconds, commit; a shorter count
+A target that is through is a line of inputs.tsv in this folder: target, inputs, seconds, commit; a shorter count
 does not replace a longer one.
 """
 import argparse

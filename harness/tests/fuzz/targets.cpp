@@ -75,10 +75,10 @@ void read_cluster(std::string_view bytes, const std::string& folder) {
 
 // Clusters of thousands of devices have millions of links: good input, which only takes long under sanitizers.
 void read_cluster_text(std::string_view bytes, const std::string& folder) {
-  constexpr std::int64_t most_devices = 200, most_read = 4096;
+  constexpr std::int64_t max_devices = 200, max_read = 4096;
   const std::string_view count = bytes.substr(0, bytes.find_first_not_of("0123456789"));
   const std::int64_t devices = whole_number_in(count).value_or(0);
-  if (devices > most_devices && devices <= most_read) return;
+  if (devices > max_devices && devices <= max_read) return;
   load_cluster("flat:" + std::string(bytes), folder);
 }
 

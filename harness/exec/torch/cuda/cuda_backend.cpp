@@ -6,7 +6,7 @@
 namespace sluice {
 
 static const bool registered = [] {
-  register_device_backend({.refusal = refusal_of_this_machine,
+  register_device_backend({.rejection = rejection_of_this_machine,
                            .describe = describe_this_machine,
                            .make_devices = make_cuda_devices,
                            .make_nccl_transports = make_cuda_nccl_transports});

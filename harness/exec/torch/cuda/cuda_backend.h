@@ -8,7 +8,7 @@ namespace sluice {
 
 class Json;
 
-std::string refusal_of_this_machine();
+std::string rejection_of_this_machine();
 Json describe_this_machine();
 std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, ProcessGroup* processes);
 std::unique_ptr<DeviceTransports> make_cuda_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes);

@@ -30,7 +30,7 @@ class NcclProcesses : public testing::Test {
     const NcclLinks::LocalRank own{Rank(rank()), device, calls->make_stream()};
     const CommunicatorPlan plan = plan_communicators(program);
     {
-      NcclLinks links(plan, {own}, shared_ids(plan, *calls, *processes), *calls, /*patience_seconds=*/30);
+      NcclLinks links(plan, {own}, shared_ids(plan, *calls, *processes), *calls, /*timeout_seconds=*/30);
       FloatBuffers buffers;
       HeaderCodec headers;
       const auto transport = make_nccl_transport(program, links, processes->transport(program, headers), buffers);

@@ -158,7 +158,7 @@ int local_rank(const ProcessGroup& processes) {
 
 }  // namespace
 
-std::string refusal_of_this_machine() {
+std::string rejection_of_this_machine() {
   set_environment();
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -170,7 +170,8 @@ std::string refusal_of_this_machine() {
 }
 
 std::vector<std::unique_ptr<RankDevice>> make_cuda_devices(std::size_t ranks, ProcessGroup* processes) {
-  if (const std::string refusal = refusal_of_this_machine(); !refusal.empty()) throw InputError("device", refusal);
+  if (const std::string rejection = rejection_of_this_machine(); !rejection.empty())
+    throw InputError("device", rejection);
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   at::globalContext().setAllowTF32CuBLAS(false);
   at::globalContext().setAllowTF32CuDNN(false);

@@ -24,7 +24,7 @@ std::unique_ptr<Layer> make(const InstanceNorm& spec);
 std::unique_ptr<Layer> make(const LayerNorm& spec);
 std::unique_ptr<Layer> make(const RmsNorm& spec);
 std::unique_ptr<Layer> make(const Activation& spec);
-// parts, part: of the last dimension, or of the channels where whole ones are dropped, the input is one of so many
+// parts, part: of the last dimension, or of the channels where whole ones are dropped, the input is one of `parts`
 // equal parts; the mask is that of the whole.
 std::unique_ptr<Layer> make(const Dropout& spec, int index_in_model, int parts = 1, int part = 0);
 std::unique_ptr<Layer> make(const PositionEmbedding& spec);

@@ -1,4 +1,4 @@
-// Shared layers on two threads, against numbers worked out by hand.
+// Tensor-parallel layers on two threads, against numbers worked out by hand.
 #include "harness/exec/torch/layers/member_layer.h"
 
 #include <c10/core/InferenceMode.h>

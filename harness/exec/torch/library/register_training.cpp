@@ -12,7 +12,7 @@ namespace sluice {
                              .measure_in_runs = libtorch::measure_in_runs,
                              .measure_between_processes = libtorch::measure_between_processes,
                              .measure_co_runs = libtorch::measure_co_runs,
-                             .cuda_refusal = libtorch::cuda_refusal,
+                             .cuda_rejection = libtorch::cuda_rejection,
                              .describe_cuda = libtorch::describe_cuda});
   return true;
 }();

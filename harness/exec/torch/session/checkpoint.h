@@ -1,5 +1,5 @@
 // A checkpoint file: one line of JSON (what it is a checkpoint of, the sizes of the tensors), then the bytes of the
-// tensors in that order. Written to a file beside it and renamed, so that it is complete or does not exist.
+// tensors in that order. Written to another file in its folder and renamed, so that it is complete or does not exist.
 #pragma once
 
 #include <ATen/ATen.h>

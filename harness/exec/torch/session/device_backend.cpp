@@ -21,8 +21,8 @@ const DeviceBackend* device_backend() {
   return backend ? &*backend : nullptr;
 }
 
-std::string libtorch::cuda_refusal() {
-  if (const DeviceBackend* backend = device_backend()) return backend->refusal();
+std::string libtorch::cuda_rejection() {
+  if (const DeviceBackend* backend = device_backend()) return backend->rejection();
   return "this program has no CUDA; build the one that has with -DSLUICE_CUDA=ON (harness/exec/README.md: GPUs)";
 }
 
@@ -33,13 +33,13 @@ Json libtorch::describe_cuda() {
 
 std::vector<std::unique_ptr<RankDevice>> make_rank_devices(std::size_t ranks, ProcessGroup* processes) {
   const DeviceBackend* backend = device_backend();
-  if (!backend) throw InputError("device", libtorch::cuda_refusal());
+  if (!backend) throw InputError("device", libtorch::cuda_rejection());
   return backend->make_devices(ranks, processes);
 }
 
 std::unique_ptr<DeviceTransports> make_nccl_transports(std::vector<RankDevice*> devices, ProcessGroup* processes) {
   const DeviceBackend* backend = device_backend();
-  if (!backend) throw InputError("transport", libtorch::cuda_refusal());
+  if (!backend) throw InputError("transport", libtorch::cuda_rejection());
   return backend->make_nccl_transports(std::move(devices), processes);
 }
 

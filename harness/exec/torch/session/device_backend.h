@@ -17,7 +17,7 @@ class Json;
 
 struct DeviceBackend {
   // Why ranks cannot run on GPUs of this machine; "" if they can.
-  std::function<std::string()> refusal;
+  std::function<std::string()> rejection;
   // See describe_cuda() in harness/exec/session.h.
   std::function<Json()> describe;
   // By rank. With a process group ranks are processes: only this process's rank gets a device, and the processes of one

@@ -53,7 +53,7 @@ struct Outcome {
 
 Outcome train(const std::vector<PlanStage>& stages, const Program& program, const std::string& device,
               double rate = 0.1) {
-  register_device_backend({.refusal = [] { return ""; },
+  register_device_backend({.rejection = [] { return ""; },
                            .describe = [] { return nullptr; },
                            .make_devices = make_devices,
                            .make_nccl_transports = nullptr});

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// One stage on so many ranks, and a channel from the first to the second.
+// One stage on `ranks` ranks, and a channel from the first to the second.
 struct Replicas {
   Program program;
   std::vector<FakeRankDevice> devices;

@@ -15,7 +15,7 @@ CostGraph measure_costs(const ModelGraph& model, std::int64_t micro_batch, int r
 CostGraph measure_in_runs(const RunProfileSpec& spec);
 BetweenProcesses measure_between_processes(const RunProfileSpec& spec, ProcessGroup& processes);
 CoRunSamples measure_co_runs(const CoRunSpec& spec);
-std::string cuda_refusal();
+std::string cuda_rejection();
 Json describe_cuda();
 
 }  // namespace sluice::libtorch

@@ -126,7 +126,7 @@ struct NcclOutcome {
 };
 
 NcclOutcome train_by(const std::vector<PlanStage>& stages, const Program& program, bool nccl) {
-  register_device_backend({.refusal = [] { return ""; },
+  register_device_backend({.rejection = [] { return ""; },
                            .describe = [] { return nullptr; },
                            .make_devices = devices_with_streams,
                            .make_nccl_transports = make_transports});

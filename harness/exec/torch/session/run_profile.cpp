@@ -66,7 +66,7 @@ ProbeCost probe_cost() {
 
 // What a chain runs: the whole model on every rank, or half of it on each of two.
 struct ChainForm {
-  int ranks = 1, micros_per_rank = 4;
+  int ranks = 1, microbatches_per_rank = 4;
   bool batched = false;    // weight gradients of the update as one product
   bool recompute = false;  // forwards keep their inputs
   bool split = false;      // the weight gradients come ops later than the input gradients
@@ -79,28 +79,28 @@ struct ChainForm {
 // Two micro-batches are in flight at most: F0 F1 B0 F2 B1 F3 B2 B3, which is no system's order on one rank; split:
 // F0 F1 I0 F2 W0 I1 F3 W1 I2 W2 I3 W3.
 Schedule whole_model_order(const ChainForm& form) {
-  Schedule schedule = empty_schedule(form.ranks, form.ranks * form.micros_per_rank);
+  Schedule schedule = empty_schedule(form.ranks, form.ranks * form.microbatches_per_rank);
   for (int r = 0; r < form.ranks; ++r) {
     std::vector<Op>& ops = schedule.ops(Rank(r));
     const auto micro = [&](int k) { return k * form.ranks + r; };
-    for (int k = 0; k <= form.micros_per_rank; ++k) {
-      if (k < form.micros_per_rank) ops.push_back(forward_op(0, micro(k)));
+    for (int k = 0; k <= form.microbatches_per_rank; ++k) {
+      if (k < form.microbatches_per_rank) ops.push_back(forward_op(0, micro(k)));
       if (form.split && k > 1) ops.push_back(weight_gradient_op(0, micro(k - 2)));
       if (k == 0) continue;
       ops.push_back(form.split ? input_gradient_op(0, micro(k - 1)) : backward_op(0, micro(k - 1)));
     }
-    if (form.split) ops.push_back(weight_gradient_op(0, micro(form.micros_per_rank - 1)));
+    if (form.split) ops.push_back(weight_gradient_op(0, micro(form.microbatches_per_rank - 1)));
   }
   return schedule;
 }
 
 // Three micro-batches are in flight on the first stage, two on the second, which is no system's order either.
-Schedule two_stage_order(int micros) {
-  Schedule schedule = empty_schedule(2, micros);
+Schedule two_stage_order(int microbatches) {
+  Schedule schedule = empty_schedule(2, microbatches);
   for (int s = 0; s < 2; ++s) {
     const int in_flight = 3 - s;
-    for (int k = 0; k < micros + in_flight - 1; ++k) {
-      if (k < micros) schedule.ops(Rank(s)).push_back(forward_op(s, k));
+    for (int k = 0; k < microbatches + in_flight - 1; ++k) {
+      if (k < microbatches) schedule.ops(Rank(s)).push_back(forward_op(s, k));
       if (k >= in_flight - 1) schedule.ops(Rank(s)).push_back(backward_op(s, k - in_flight + 1));
     }
   }
@@ -108,12 +108,12 @@ Schedule two_stage_order(int micros) {
 }
 
 // F0 F1 I0 F2 I1 F3 I2 I3 on one rank and the weight gradients on the other.
-Schedule order_of_two_ranks(int micros) {
-  Schedule schedule = empty_schedule(2, micros);
-  for (int k = 0; k <= micros; ++k) {
-    if (k < micros) schedule.ops(Rank(0)).push_back(forward_op(0, k));
+Schedule order_of_two_ranks(int microbatches) {
+  Schedule schedule = empty_schedule(2, microbatches);
+  for (int k = 0; k <= microbatches; ++k) {
+    if (k < microbatches) schedule.ops(Rank(0)).push_back(forward_op(0, k));
     if (k > 0) schedule.ops(Rank(0)).push_back(input_gradient_op(0, k - 1));
-    if (k < micros) schedule.ops(Rank(1)).push_back(weight_gradient_op(0, k));
+    if (k < microbatches) schedule.ops(Rank(1)).push_back(weight_gradient_op(0, k));
   }
   return schedule;
 }
@@ -141,12 +141,12 @@ class Chain {
     if (form.apart) plan.stages[0].weight_gradient_device = DeviceId(1);
     WeightRule rule;
     if (form.recompute) rule.recompute = WeightRule::Recompute::forward_weights;
-    const int micros = form.halves ? form.micros_per_rank : form.ranks * form.micros_per_rank;
-    const Schedule order = form.halves  ? two_stage_order(micros)
-                           : form.apart ? order_of_two_ranks(micros)
+    const int microbatches = form.halves ? form.microbatches_per_rank : form.ranks * form.microbatches_per_rank;
+    const Schedule order = form.halves  ? two_stage_order(microbatches)
+                           : form.apart ? order_of_two_ranks(microbatches)
                                         : whole_model_order(form);
     program_ = checked(lower(order, chain(form.halves ? 2 : 1), ranks_of(plan).placement, rule, form.sharding));
-    samples_ = micros * spec.micro_batch;
+    samples_ = microbatches * spec.micro_batch;
     SessionSpec session;
     session.model = spec.model;
     session.plan = plan;
@@ -209,7 +209,7 @@ class Chain {
         warm = warm || s.kind == Kind::step;
       }
     }
-    return updates * program_.micros_per_update;
+    return updates * program_.microbatches_per_update;
   }
 
   // Seconds of the ranks' meetings in such an instruction.
@@ -330,7 +330,7 @@ class Messages {
     transport_ = make_thread_transport(program_);
   }
 
-  // The receiver sleeps after so many seconds as make a message take longer than twice what it takes to one that is
+  // The receiver sleeps after the wait from which a message takes longer than twice what it takes to one that is
   // awake and half of what it takes to one that sleeps. Ranks of a pipeline wait for a part of a millisecond to some.
   void measure(MachineCosts& machine) {
     constexpr int kRepeats = 15;
@@ -390,7 +390,7 @@ class Messages {
   std::unique_ptr<Transport> transport_;
 };
 
-// Seconds of a message of so many bytes from one process to the other, the median of many.
+// Seconds of a message of `bytes` bytes from one process to the other, the median of many.
 double message_seconds(ProcessGroup& processes, std::int64_t bytes) {
   constexpr int kTrips = 100;
   Program program;
@@ -411,7 +411,7 @@ double message_seconds(ProcessGroup& processes, std::int64_t bytes) {
   return median_of(std::move(seconds));
 }
 
-// Seconds per byte of `work` on tensors of so many bytes in all, one after the other.
+// Seconds per byte of `work` on tensors of `bytes` bytes in all, one after the other.
 double seconds_per_byte(std::int64_t bytes, const std::function<void(at::Tensor&)>& work) {
   const c10::InferenceMode no_autograd;
   constexpr std::int64_t kPiece = 256 << 10;
@@ -459,7 +459,7 @@ class RunProfile {
       Chain together(spec_, {.ranks = all});
       std::optional<Chain> halves, apart;
       if (spec_.neighbours > 0 && middle(spec_.model) > 0)
-        halves.emplace(spec_, ChainForm{.ranks = 2, .micros_per_rank = 8, .halves = true});
+        halves.emplace(spec_, ChainForm{.ranks = 2, .microbatches_per_rank = 8, .halves = true});
       if (spec_.neighbours > 0) apart.emplace(spec_, ChainForm{.apart = true});
       for (int round = 0; round < spec_.rounds; ++round) {
         alone.run(kSeconds);
@@ -480,18 +480,18 @@ class RunProfile {
     }
     if (spec_.neighbours > 0) {
       Chain sharded(spec_, {.ranks = all,
-                            .micros_per_rank = 1,
+                            .microbatches_per_rank = 1,
                             .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}});
       for (int round = 0; round < spec_.rounds; ++round) sharded.run(0);
       gather_ = sharded.meeting(Opcode::gather_weights);
       scatter_ = sharded.meeting(Opcode::reduce_scatter);
     }
-    Chain recomputed(spec_, {.micros_per_rank = 2, .recompute = true});
+    Chain recomputed(spec_, {.microbatches_per_rank = 2, .recompute = true});
     recomputed.run(0);
     recomputed.add_rounds(readers_, recomputed_);
-    if (spec_.batched_micros > 0) {
-      Chain alone(spec_, {.micros_per_rank = spec_.batched_micros, .batched = true});
-      Chain together(spec_, {.ranks = all, .micros_per_rank = spec_.batched_micros, .batched = true});
+    if (spec_.batched_microbatches > 0) {
+      Chain alone(spec_, {.microbatches_per_rank = spec_.batched_microbatches, .batched = true});
+      Chain together(spec_, {.ranks = all, .microbatches_per_rank = spec_.batched_microbatches, .batched = true});
       for (int round = 0; round < spec_.rounds; ++round) {
         alone.run(kSeconds);
         if (spec_.neighbours > 0) together.run(kSeconds);
@@ -505,20 +505,20 @@ class RunProfile {
  private:
   static constexpr double kSeconds = 0.25;
 
-  static double beside(double busy, double idle) { return idle > 0 ? std::max(busy / idle, 0.5) : 1; }
+  static double contended(double busy, double idle) { return idle > 0 ? std::max(busy / idle, 0.5) : 1; }
 
-  // How many times as long beside idle neighbours, in a rank that holds half of the layers. rank: of the two.
-  double half(double in_halves, double whole, double beside, std::size_t rank) const {
+  // How many times as long next to idle neighbours, in a rank that holds half of the layers. rank: of the two.
+  double half(double in_halves, double whole, double contended, std::size_t rank) const {
     if (!(in_halves > 0 && whole > 0)) return 1;
-    const double slower = 1 + (beside - 1) * overlap_[rank] / spec_.neighbours;
+    const double slower = 1 + (contended - 1) * overlap_[rank] / spec_.neighbours;
     return std::clamp(in_halves / std::max(slower, 0.5) / whole, 0.25, 4.0);
   }
-  double half(const PassSamples& in_halves, const PassSamples& whole, double beside, std::size_t rank) const {
-    return half(mean_of(in_halves.seconds), mean_of(whole.seconds), beside, rank);
+  double half(const PassSamples& in_halves, const PassSamples& whole, double contended, std::size_t rank) const {
+    return half(mean_of(in_halves.seconds), mean_of(whole.seconds), contended, rank);
   }
 
-  // Of what an op takes beside its layers, the part that goes with their number: seconds of a layer. It takes both from
-  // an op of all layers and one of half of them.
+  // Of what an op takes in addition to its layers, the part that grows with their number: seconds of a layer. It takes
+  // both from an op of all layers and one of half of them.
   double rest_of_layer(std::vector<double> ChainSamples::*rest) const {
     const double whole = mean_of(idle_.*rest), in_half = mean_of(halves_.*rest);
     if (in_half == 0) return 0;
@@ -528,7 +528,7 @@ class RunProfile {
     return mean_of(idle_.*rest) - rest_of_layer(rest) * static_cast<double>(spec_.model.layers.size());
   }
 
-  // How many times as long an op of the whole model takes beside idle neighbours, where a second rank computes the
+  // How many times as long an op of the whole model takes next to idle neighbours, where a second rank computes the
   // weight gradients. rank: the one that it runs on.
   double apart(PassSamples LayerSamples::*pass, std::vector<double> ChainSamples::*rest, std::size_t rank) const {
     const auto layers = [&](const ChainSamples& samples) {
@@ -538,12 +538,12 @@ class RunProfile {
     };
     const double there = layers(apart_) + mean_of(apart_.*rest), here = layers(split_) + mean_of(split_.*rest);
     if (!(there > 0 && here > 0)) return 1;
-    const double slower = 1 + (beside(layers(busy_), layers(idle_)) - 1) * apart_overlap_[rank] / spec_.neighbours;
+    const double slower = 1 + (contended(layers(busy_), layers(idle_)) - 1) * apart_overlap_[rank] / spec_.neighbours;
     return std::clamp(there / std::max(slower, 0.5) / here, 0.25, 16.0);
   }
 
   PassMeasurement pass(const PassSamples& idle, const PassSamples& busy) const {
-    return {.beside = beside(mean_of(busy.seconds), mean_of(idle.seconds)),
+    return {.contended = contended(mean_of(busy.seconds), mean_of(idle.seconds)),
             .spread = spread_of(idle.seconds),
             .peak = Bytes(std::max(idle.peak, busy.peak)),
             .left = Bytes(idle.left)};
@@ -562,7 +562,7 @@ class RunProfile {
     for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
       const LayerSpec& spec = spec_.model.layers[l];
       // Stashes that wait for their batch are part of the working set of all passes.
-      const bool batched = spec_.batched_micros > 0;
+      const bool batched = spec_.batched_microbatches > 0;
       const LayerSamples& idle = (batched ? batched_idle_ : idle_).layers[l];
       const LayerSamples& busy = (batched && spec_.neighbours > 0 ? batched_busy_
                                   : batched                       ? batched_idle_
@@ -574,17 +574,17 @@ class RunProfile {
       m.input_gradient = pass(idle.input_gradient, busy.input_gradient);
       m.weight_gradient = pass(idle.weight_gradient, busy.weight_gradient);
       m.unstashed = pass(recomputed_.layers[l].unstashed, recomputed_.layers[l].unstashed);
-      m.update = {.beside = beside(mean_of(busy_.step), mean_of(idle_.step)),
+      m.update = {.contended = contended(mean_of(busy_.step), mean_of(idle_.step)),
                   .spread = spread_of(idle_.step),
                   .peak = Bytes(static_cast<std::int64_t>(static_cast<double>(idle_.step_peak) * part)),
                   .left = Bytes(0)};
       m.clear = Seconds(mean_of(idle_.clear) * part);
       const std::size_t rank = l < middle(spec_.model) ? 0 : 1;
       const LayerSamples &in_half = halves_.layers[l], &whole = idle_.layers[l];
-      m.forward.half = half(in_half.forward, whole.forward, m.forward.beside, rank);
-      m.input_gradient.half = half(in_half.input_gradient, whole.input_gradient, m.input_gradient.beside, rank);
-      m.weight_gradient.half = half(in_half.weight_gradient, whole.weight_gradient, m.weight_gradient.beside, rank);
-      m.update.half = half(2 * mean_of(halves_.step), mean_of(idle_.step), m.update.beside, rank);
+      m.forward.half = half(in_half.forward, whole.forward, m.forward.contended, rank);
+      m.input_gradient.half = half(in_half.input_gradient, whole.input_gradient, m.input_gradient.contended, rank);
+      m.weight_gradient.half = half(in_half.weight_gradient, whole.weight_gradient, m.weight_gradient.contended, rank);
+      m.update.half = half(2 * mean_of(halves_.step), mean_of(idle_.step), m.update.contended, rank);
       std::vector<Shape> inputs;
       for (const int input : spec.inputs)
         inputs.push_back(input < 0 ? spec_.model.inputs[-1 - input].shape : shapes[input]);
@@ -618,7 +618,7 @@ class RunProfile {
   MachineCosts machine(double parameters) const {
     MachineCosts machine;
     machine.neighbours = spec_.neighbours;
-    machine.batched_micros = spec_.batched_micros;
+    machine.batched_microbatches = spec_.batched_microbatches;
     const std::unique_ptr<Pinning> pinning = pin_if_possible(2);
     Messages(pinning.get()).measure(machine);
     machine.send += Seconds(mean_of(halves_.send));
@@ -670,14 +670,14 @@ BetweenProcesses libtorch::measure_between_processes(const RunProfileSpec& spec,
   const double others = parameters / 2;  // the slices of the other process
   BetweenProcesses result;
   {
-    Chain replicas(whole, {.ranks = 2, .micros_per_rank = 1}, &processes);
+    Chain replicas(whole, {.ranks = 2, .microbatches_per_rank = 1}, &processes);
     replicas.run_for_meetings(kSeconds);
     result.reduce = replicas.meeting(Opcode::reduce_gradients) / parameters;
   }
   {
     Chain sharded(whole,
                   {.ranks = 2,
-                   .micros_per_rank = 1,
+                   .microbatches_per_rank = 1,
                    .sharding = {.gather = Sharding::Gather::once, .reduce = Sharding::Reduce::accumulated}},
                   &processes);
     sharded.run_for_meetings(kSeconds);
@@ -719,7 +719,7 @@ CoRunSamples libtorch::measure_co_runs(const CoRunSpec& spec) {
   const int cores = other_core ? 2 : 1;
   if (co_run_cores() < cores)
     throw InputError("--co-run",
-                     "loads beside a rank need " + std::to_string(cores) +
+                     "loads that compete with a rank need " + std::to_string(cores) +
                          " cores that threads can be put on, and this build finds " + std::to_string(co_run_cores()),
                      "build with hwloc, on a machine whose cores this process may use");
   RunProfileSpec model;
@@ -729,20 +729,20 @@ CoRunSamples libtorch::measure_co_runs(const CoRunSpec& spec) {
   model.feed = spec.feed;
   Chain chain(model, {.spare_cores = cores - 1});
   const std::size_t layers = spec.model.layers.size();
-  CoRunSamples samples{.alone = std::vector<double>(layers), .beside = {}};
-  samples.beside.assign(spec.loads.size(), std::vector<double>(layers));
-  std::vector<int> micros(spec.loads.size(), 0);
+  CoRunSamples samples{.alone = std::vector<double>(layers), .contended = {}};
+  samples.contended.assign(spec.loads.size(), std::vector<double>(layers));
+  std::vector<int> microbatches(spec.loads.size(), 0);
   int micros_alone = 0;
   for (int round = 0; round < spec.rounds; ++round) {
     micros_alone += chain.add_passes(spec.seconds, samples.alone);
     for (std::size_t l = 0; l < spec.loads.size(); ++l) {
       const CoRunningLoad load(disturbance_of(spec.loads[l]), {Rank(spec.loads[l].own_core ? 0 : 1)}, chain.pinning());
-      micros[l] += chain.add_passes(spec.seconds, samples.beside[l]);
+      microbatches[l] += chain.add_passes(spec.seconds, samples.contended[l]);
     }
   }
   for (double& seconds : samples.alone) seconds /= micros_alone;
   for (std::size_t l = 0; l < spec.loads.size(); ++l)
-    for (double& seconds : samples.beside[l]) seconds /= micros[l];
+    for (double& seconds : samples.contended[l]) seconds /= microbatches[l];
   at::set_num_threads(threads_before);
   return samples;
 }

@@ -45,7 +45,7 @@ TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
   if (spec.inference && spec.sharding.active())
     throw InputError("sharding", "inference runs with whole weights", "leave sharding out");
   if (spec.tensor && (spec.inference || spec.sharding.active() || spec.optimizer.treats_matrices()))
-    throw InputError("tensor", "shared layers are trained, unsharded, with an optimizer of single elements",
+    throw InputError("tensor", "tensor parallelism trains, unsharded, with an optimizer of single elements",
                      "leave tensor out");
   context_.spec = &spec_;
   context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
@@ -173,7 +173,7 @@ void TorchSession::drop_unfinished_losses(const std::vector<RankLosses>& ranks, 
     for (const RankLosses& rank : ranks) sum += rank.parts[u];
     return sum;
   };
-  while (whole < losses.size() && parts(whole) == own_worker().micros_of_update(whole)) ++whole;
+  while (whole < losses.size() && parts(whole) == own_worker().microbatches_of_update(whole)) ++whole;
   losses.resize(whole);
 }
 

@@ -1,4 +1,4 @@
-// Initial weights of members of groups that share layers.
+// Initial weights of members of tensor-parallel groups.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -74,17 +74,17 @@ class TorchSession : public Session {
   void check_sharding(const Program& program) const;
   std::vector<RankLosses> losses_of_ranks() const;
   void drop_unfinished_losses(const std::vector<RankLosses>& ranks, std::vector<double>& losses) const;
-  // keep_weights: the stage's weights after each update, put together where it is sharded.
+  // keep_weights: the stage's weights after each update, gathered where it is sharded.
   std::vector<std::vector<double>> kept_weights(StageId stage) const;
   std::vector<std::vector<double>> kept_by(Rank rank, StageId stage) const;
 
   // Weights and checkpoints.
-  // A flat tensor of the whole stage, put together where it is sharded. Undefined where this process neither owns the
+  // A flat tensor of the whole stage, gathered where it is sharded. Undefined where this process neither owns the
   // stage nor the stage is sharded.
   at::Tensor whole(StageId stage, const FlatOf& flat) const;
   std::vector<double> of_layer(int layer, const FlatOf& flat) const;  // one layer's part of its stage's flat tensor
   std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a model that groups share, all parts
-  // Of layer `layer` of the whole model that groups share, put together of the members' parts, by parameter.
+  // Of layer `layer` of the whole model that groups share, merged from the members' parts, by parameter.
   std::vector<at::Tensor> whole_parameters(int layer, const FlatOf& flat) const;
   std::vector<double> from_owner(StageId stage, std::vector<double> values) const;  // the values of the stage's owner
   Json identity() const;  // the model, plan, optimizer, precision and seed that a checkpoint must agree with

@@ -15,7 +15,7 @@ static std::optional<std::string> torch_words(const std::exception& error) {
                       text.find("DefaultCPUAllocator") != std::string::npos ||
                       text.find("Storage size calculation overflowed") != std::string::npos;
   if (memory) return kOutOfMemory;
-  return "LibTorch refuses: " + text.substr(0, text.find('\n'));
+  return "LibTorch rejects: " + text.substr(0, text.find('\n'));
 }
 
 void know_torch_errors() {

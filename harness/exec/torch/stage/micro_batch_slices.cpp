@@ -8,7 +8,7 @@
 namespace sluice {
 
 int slices_per_op(const StageGraph& graph, StageId stage, StageId peer) {
-  return graph.micros_per_op_of(stage) / micros_per_message(graph, stage, peer);
+  return graph.microbatches_per_op_of(stage) / microbatches_per_message(graph, stage, peer);
 }
 
 MicroBatchSlice slice_of_message(const StageGraph& graph, StageId stage, Micro message, StageId peer) {

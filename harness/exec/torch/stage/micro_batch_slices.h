@@ -1,6 +1,6 @@
 // Micro-batch slices: which part of the tensors that an op makes or takes one message holds. Stages may take different
-// numbers of the schedule's micro-batches at once (StageGraph::micros_per_op); a message holds the largest number that
-// divides both. Stage a takes 4 micro-batches at once, b takes 6, a message holds 2:
+// numbers of the schedule's micro-batches at once (StageGraph::microbatches_per_op); a message holds the largest number
+// that divides both. Stage a takes 4 micro-batches at once, b takes 6, a message holds 2:
 //
 //   ops of a   [    F0     ] [    F1     ] [    F2     ]
 //   messages   [  0  |  1  |  2  |  3  |  4  |  5  ]         F1 of a makes messages 2 and 3, its slices 0 and 1 of 2;

@@ -8,7 +8,7 @@ namespace {
 // Stage 0 takes 4 micro-batches at once, stage 1 takes 6, stage 2 one.
 StageGraph graph() {
   StageGraph g = chain(3);
-  g.micros_per_op = {4, 6, 1};
+  g.microbatches_per_op = {4, 6, 1};
   return g;
 }
 

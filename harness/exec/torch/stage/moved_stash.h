@@ -1,7 +1,7 @@
 // MovedStash: a stash on its way to the host's memory and back (harness/pipeline/offload.h). Whole storages move, each
 // once however many tensors are views of it; what something outside the stash holds, too, stays on the device. On the
 // CPU the host's memory is a pool that is counted apart (MemoryCounters::add_host), and a copy is over when its call
-// returns; on a GPU it is pinned, and copies run on a stream beside the rank's.
+// returns; on a GPU it is pinned, and copies run on a second stream of the rank.
 #pragma once
 
 #include <cstdint>

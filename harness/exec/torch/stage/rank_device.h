@@ -31,7 +31,7 @@ class RankDevice : public DeviceClock {
   // that holds the values once an event recorded behind the copy has passed.
   virtual at::Tensor from_host(const at::Tensor& tensor) = 0;
   virtual at::Tensor to_host(const at::Tensor& tensor) = 0;
-  // Copies beside the rank's stream, one after the other on a stream of their own, each behind what the rank's stream
+  // Copies on a second stream of the rank, one after the other, each behind what the rank's stream
   // has been given so far. The device's tensor must stay, and neither be written, until the event that is returned has
   // passed; the one on the host is from host_memory(), and may be dropped.
   virtual at::Tensor host_memory(std::int64_t bytes) = 0;
@@ -41,7 +41,7 @@ class RankDevice : public DeviceClock {
   virtual void used_here(const at::Tensor& tensor) = 0;
 };
 
-// The device of rank `rank` of `ranks` on a machine with so many devices; as even as can be, neighbours together.
+// The device of rank `rank` of `ranks` on a machine with `devices` devices; as even as can be, neighbours together.
 int device_of_rank(std::size_t rank, std::size_t ranks, int devices);
 
 }  // namespace sluice

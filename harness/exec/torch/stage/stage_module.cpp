@@ -66,8 +66,8 @@ struct StageModule::Impl {
   MemoryCounters* counters = nullptr;
   StageId stage{-1};
 
-  ProbeSample sample_of(ProbeSample::Kind kind, std::size_t step, std::size_t micros = 1) const {
-    return {.kind = kind, .stage = stage, .layer = layers[step], .micros = static_cast<int>(micros)};
+  ProbeSample sample_of(ProbeSample::Kind kind, std::size_t step, std::size_t microbatches = 1) const {
+    return {.kind = kind, .stage = stage, .layer = layers[step], .microbatches = static_cast<int>(microbatches)};
   }
 
   std::span<const at::Tensor> inputs_of(const Step& step) {

@@ -23,7 +23,7 @@ struct StageStashTensors {
 class StageModule {
  public:
   // layers: ascending indices into model.layers. `receives` and `sends` as by interfaces() (harness/model/model.h).
-  // tensor: of a member of a group that shares layers; `model` is then its TensorModel::all.
+  // tensor: of a member of a tensor-parallel group; `model` is then its TensorModel::all.
   StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
               const at::TensorOptions& options, const TensorShare& tensor = {});
   ~StageModule();

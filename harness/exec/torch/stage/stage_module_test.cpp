@@ -442,7 +442,7 @@ TEST(StageModule, DropoutMasksDoNotDependOnTheCut) {
   EXPECT_TRUE(at::equal(whole.gradients_[0][0], cut.gradients_[0][0]));
 }
 
-TEST(StageModule, RefusesTheWrongNumberOfTensors) {
+TEST(StageModule, RejectsTheWrongNumberOfTensors) {
   CutModel model(mlp(), {0, 0, 1, 1, 1, 1}, at::kFloat);
   EXPECT_THROW(model.stages_[1].forward({}, model.weights_[1], {}, {}, nullptr, nullptr), std::invalid_argument);
   EXPECT_THROW(model.stages_[0].input_gradient({}, 1, model.weights_[0], model.stash_[0]), std::invalid_argument);

@@ -164,7 +164,7 @@ void TorchWorker::begin_run(const Program& program) {
 
 void TorchWorker::prepare_messages(State& s, const Program& program) {
   const StageGraph& graph = program.graph;
-  s.slots.assign(program.microbatches / graph.micros_per_op_of(s.id), Slot{});
+  s.slots.assign(program.microbatches / graph.microbatches_per_op_of(s.id), Slot{});
   s.messages_per_output.assign(s.interface.sends.size(), 0);
   for (const auto& [successor, edge] : s.successors)
     for (const std::size_t i : edge.own) s.messages_per_output[i] += slices_per_op(graph, s.id, successor);
@@ -214,9 +214,9 @@ void TorchWorker::begin_iteration(int iteration) {
 // The session's update that a stage works on when its newest version is `version` of the program.
 std::int64_t TorchWorker::update_of(const State& s, std::int32_t version) const {
   const Program& program = *context_.program;
-  const int micros = version * program.micros_per_step[s.id.index()];
+  const int microbatches = version * program.microbatches_per_step[s.id.index()];
   return context_.first_update + static_cast<std::int64_t>(iteration_) * program.updates +
-         micros / program.micros_per_update;
+         microbatches / program.microbatches_per_update;
 }
 
 double TorchWorker::learning_rate(std::int64_t update) const {
@@ -289,21 +289,21 @@ void TorchWorker::compute(const Instruction& op) {
 }
 
 // Micro-batches of step or update `index`, which has `per` of them: fewer where the end of a run cuts it short.
-static int micros_of(const Program& program, int index, int per) {
+static int microbatches_of(const Program& program, int index, int per) {
   return std::min(per, program.microbatches - index * per);
 }
 
 void TorchWorker::add_loss(const State& s, int iteration, Micro op, double value) {
   const Program& program = *context_.program;
-  const int in_run = op.value * micros_per_op_of(s) / program.micros_per_update;
+  const int in_run = op.value * microbatches_per_op_of(s) / program.microbatches_per_update;
   const std::size_t update = static_cast<std::size_t>(iteration) * program.updates + in_run;
   if (!std::isfinite(value)) throw Diverged{static_cast<std::int64_t>(update)};
   if (!s.counts_loss) return;
   if (in_run == program.updates) return;  // the incomplete update at the end of the run, which is dropped
-  losses_[update] += program.sizes.differ()
-                         ? value * program.sizes.weight(op)
-                         : value * micros_per_op_of(s) / micros_of(program, in_run, program.micros_per_update);
-  loss_parts_[update] += micros_per_op_of(s);
+  losses_[update] += program.sizes.differ() ? value * program.sizes.weight(op)
+                                            : value * microbatches_per_op_of(s) /
+                                                  microbatches_of(program, in_run, program.microbatches_per_update);
+  loss_parts_[update] += microbatches_per_op_of(s);
 }
 
 // Adds up the losses that have arrived from the GPU; all: waits for the others too.
@@ -325,9 +325,9 @@ void TorchWorker::end_run() {
   copied_.clear();
 }
 
-int TorchWorker::micros_of_update(std::size_t update) const {
+int TorchWorker::microbatches_of_update(std::size_t update) const {
   const Program& program = *context_.program;
-  return micros_of(program, static_cast<int>(update) % program.updates, program.micros_per_update);
+  return microbatches_of(program, static_cast<int>(update) % program.updates, program.microbatches_per_update);
 }
 
 void TorchWorker::step(const Instruction& step) {
@@ -345,17 +345,17 @@ void TorchWorker::step(const Instruction& step) {
     throw std::runtime_error("failed on purpose in update " + std::to_string(update));
   // Gradients are scaled for an update of the whole program. A stage with fewer replicas than another steps more often,
   // on fewer samples each: their mean, at a rate in proportion (PipeDream's get_adjusted_learning_rate).
-  const int per_step = program.micros_per_step[step.stage.index()];
-  const double per_update = program.micros_per_update;
+  const int per_step = program.microbatches_per_step[step.stage.index()];
+  const double per_update = program.microbatches_per_update;
   s.weights->step(learning_rate(update) * per_step / per_update,
-                  per_update / micros_of(program, step.version - 1, per_step) * clip_scale_);
+                  per_update / microbatches_of(program, step.version - 1, per_step) * clip_scale_);
   const at::Tensor& newest = s.weights->newest_flat();
   if (request.keep_weights) {
     const at::Tensor flat = newest.to(at::kDouble).cpu().contiguous();
     s.kept.emplace_back(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   }
   if (std::ranges::binary_search(request.snapshots, in_run + 1) &&
-      step.version * per_step % program.micros_per_update == 0) {
+      step.version * per_step % program.microbatches_per_update == 0) {
     StageSnapshot& snapshot = s.snapshots.emplace_back();
     snapshot.weights = newest.clone();
     for (const at::Tensor& b : s.module->buffers()) snapshot.buffers.push_back(b.clone());

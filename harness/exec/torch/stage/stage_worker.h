@@ -77,7 +77,7 @@ class TorchWorker : public Worker {
   const std::vector<double>& losses() const { return losses_; }  // per update of the run: this rank's part
   // Per update: how many micro-batches are in this rank's losses(); how many must be in those of all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
-  int micros_of_update(std::size_t update) const;
+  int microbatches_of_update(std::size_t update) const;
   // Inference: per micro-batch of the run, a hash of the model's output; 0 where this rank did not make it.
   const std::vector<std::uint64_t>& output_digests() const { return output_digests_; }
   // With RunRequest::keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the run.
@@ -150,7 +150,7 @@ class TorchWorker : public Worker {
 
   State& state(StageId stage) { return states_[state_of_stage_[stage.index()]]; }
   bool holds(StageId stage, Micro micro) const;
-  int micros_per_op_of(const State& s) const { return context_.program->graph.micros_per_op_of(s.id); }
+  int microbatches_per_op_of(const State& s) const { return context_.program->graph.microbatches_per_op_of(s.id); }
   std::int64_t update_of(const State& s, std::int32_t version) const;
   double learning_rate(std::int64_t update) const;
 

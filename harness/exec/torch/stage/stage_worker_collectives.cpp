@@ -100,7 +100,7 @@ void TorchWorker::end_copies(const Instruction& reduction) {
   for (std::size_t k = 1; k < copies.size(); ++k) copies[k].second.copy_(copies.front().second);
 }
 
-// Replicas have the same gradients after they were reduced, and members of a group that shares layers the same of a
+// Replicas have the same gradients after they were reduced, and members of a tensor-parallel group the same of a
 // parameter that each holds whole: the first one counts them.
 Worker::Buffer TorchWorker::begin_norm() {
   const c10::InferenceMode no_autograd;

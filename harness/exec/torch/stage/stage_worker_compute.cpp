@@ -26,9 +26,9 @@ bool TorchWorker::holds(StageId stage, Micro micro) const {
 std::vector<std::int64_t> TorchWorker::samples_of(const State& s, Micro op) const {
   const Program& program = *context_.program;
   const MicrobatchSizes& sizes = program.sizes;
-  const std::int64_t n = sizes.differ() ? sizes.of(op) : context_.spec->micro_batch * micros_per_op_of(s);
+  const std::int64_t n = sizes.differ() ? sizes.of(op) : context_.spec->micro_batch * microbatches_per_op_of(s);
   const std::int64_t before =
-      static_cast<std::int64_t>(iteration_) * program.microbatches + std::int64_t{op.value} * micros_per_op_of(s);
+      static_cast<std::int64_t>(iteration_) * program.microbatches + std::int64_t{op.value} * microbatches_per_op_of(s);
   const std::int64_t first =
       sizes.differ() ? static_cast<std::int64_t>(iteration_) * program.updates * sizes.batch() + sizes.before(op)
                      : before / program.sequence_chunks * context_.spec->micro_batch;
@@ -98,13 +98,13 @@ std::vector<at::Tensor> TorchWorker::run_forward(State& s, const Instruction& op
   const MemoryScope scope(counters_, MemoryKind::buffers);
   const Program& program = *context_.program;
   const std::int64_t run_micro = (static_cast<std::int64_t>(iteration_) * program.microbatches +
-                                  std::int64_t{op.micro.value} * micros_per_op_of(s)) /
+                                  std::int64_t{op.micro.value} * microbatches_per_op_of(s)) /
                                  program.sequence_chunks;
   const ForwardMode mode{
       .training = true,
       .seed = context_.spec->seed,
-      .sequence = context_.first_update * (program.micros_per_update / program.sequence_chunks) + run_micro,
-      .micro_batches = micros_per_op_of(s),
+      .sequence = context_.first_update * (program.microbatches_per_update / program.sequence_chunks) + run_micro,
+      .micro_batches = microbatches_per_op_of(s),
       .recomputing = op.opcode == Opcode::recompute,
       .chunk = chunk,
       .whole_target = chunk.count == 1 ? at::Tensor() : whole_target};
@@ -203,7 +203,7 @@ void TorchWorker::infer(State& s, const Instruction& op) {
 
 // FNV-1a over words of 8 bytes, each micro-batch's rows on their own.
 void TorchWorker::add_output(const State& s, const Instruction& op, const at::Tensor& output) {
-  const int at_once = micros_per_op_of(s);
+  const int at_once = microbatches_per_op_of(s);
   const auto* bytes = static_cast<const char*>(output.const_data_ptr());
   const std::size_t size = output.nbytes() / static_cast<std::size_t>(at_once);
   const int first = iteration_ * context_.program->microbatches + op.micro.value * at_once;
@@ -222,9 +222,10 @@ void TorchWorker::add_output(const State& s, const Instruction& op, const at::Te
 // The batch's last micro-batch on this rank: progress, and a failure that is asked for.
 void TorchWorker::finish_batch(const State& s, const Instruction& op) {
   const Program& program = *context_.program;
-  const int last = (op.micro.value + 1) * micros_per_op_of(s);
-  if (last % program.micros_per_update != 0) return;
-  const std::int64_t batch = static_cast<std::int64_t>(iteration_) * program.updates + last / program.micros_per_update;
+  const int last = (op.micro.value + 1) * microbatches_per_op_of(s);
+  if (last % program.microbatches_per_update != 0) return;
+  const std::int64_t batch =
+      static_cast<std::int64_t>(iteration_) * program.updates + last / program.microbatches_per_update;
   if (rank_.value == context_.spec->fail_rank && batch - 1 == context_.spec->fail_update)
     throw std::runtime_error("failed on purpose in batch " + std::to_string(batch - 1));
   const bool shows = context_.spec->processes ? rank_.value == 0 : s.has_loss;
@@ -253,8 +254,9 @@ void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   if (!slot.divided.empty()) finish_divided_gradient(s, slot);
   const Program& program = *context_.program;
   const double loss_scale = context_.spec->loss_scale;
-  const double scale = program.sizes.differ() ? loss_scale * program.sizes.weight(op.micro)
-                                              : loss_scale * micros_per_op_of(s) / program.micros_per_update;
+  const double scale = program.sizes.differ()
+                           ? loss_scale * program.sizes.weight(op.micro)
+                           : loss_scale * microbatches_per_op_of(s) / program.microbatches_per_update;
   slot.input_gradients = s.module->input_gradient(slot.output_gradients, scale, read_weights(s, op), slot.stash);
   s.weights->used(op);
   slot.passed = s.module->take_passed();

@@ -29,7 +29,7 @@ struct TensorBlocks {
 };
 // Replaces a tensor with gaps in its memory by a dense copy, unless other tensors of the message share that memory.
 TensorBlocks blocks_of(TensorMessage& message);
-// make_block(bytes): a tensor of so many bytes, for a block to be received into. blocks: the memory of these.
+// make_block(bytes): a tensor of `bytes` bytes, for a block to be received into. blocks: the memory of these.
 std::shared_ptr<TensorMessage> message_of(std::span<const std::int64_t> header,
                                           const std::function<at::Tensor(std::int64_t)>& make_block,
                                           std::vector<std::span<std::byte>>* blocks = nullptr);

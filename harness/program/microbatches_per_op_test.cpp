@@ -1,4 +1,4 @@
-// Stages whose ops take several micro-batches at once (StageGraph::micros_per_op): dependencies,
+// Stages whose ops take several micro-batches at once (StageGraph::microbatches_per_op): dependencies,
 // messages and checks follow.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -16,9 +16,9 @@
 namespace sluice {
 namespace {
 
-StageGraph grouped_chain(std::vector<int> micros_per_op) {
-  StageGraph graph = chain(static_cast<int>(micros_per_op.size()));
-  graph.micros_per_op = std::move(micros_per_op);
+StageGraph grouped_chain(std::vector<int> microbatches_per_op) {
+  StageGraph graph = chain(static_cast<int>(microbatches_per_op.size()));
+  graph.microbatches_per_op = std::move(microbatches_per_op);
   return graph;
 }
 
@@ -35,8 +35,8 @@ TEST(GroupingTest, OpsAndMessagesOfNeighbours) {
   EXPECT_EQ(range(neighbour_ops(graph, StageId(1), Micro(1), StageId(0))), std::pair(4, 8));
   EXPECT_EQ(range(neighbour_ops(graph, StageId(0), Micro(6), StageId(1))), std::pair(1, 2));
   EXPECT_EQ(range(neighbour_ops(graph, StageId(1), Micro(1), StageId(2))), std::pair(2, 4));
-  EXPECT_EQ(micros_per_message(graph, StageId(0), StageId(1)), 1);
-  EXPECT_EQ(micros_per_message(graph, StageId(1), StageId(2)), 2);
+  EXPECT_EQ(microbatches_per_message(graph, StageId(0), StageId(1)), 1);
+  EXPECT_EQ(microbatches_per_message(graph, StageId(1), StageId(2)), 2);
   EXPECT_EQ(range(messages_of(graph, StageId(1), Micro(1), StageId(2))), std::pair(2, 4));
   EXPECT_EQ(range(messages_of(graph, StageId(2), Micro(3), StageId(1))), std::pair(3, 4));
   EXPECT_EQ(op_of_message(graph, StageId(1), Micro(3), StageId(2)), Micro(1));
@@ -111,7 +111,7 @@ TEST(GroupingTest, SystemsThatUpdateAfterEveryBackwardHaveNone) {
 // Ops of a random DAG of stages with random numbers of micro-batches per op and replicas, in a random order that the
 // dependencies allow.
 RC_GTEST_PROP(GroupingTest, WhatChecksLowersToAProgramThatChecks, ()) {
-  const int stages = *rc::gen::inRange(1, 6), micros = 8;
+  const int stages = *rc::gen::inRange(1, 6), microbatches = 8;
   std::mt19937 random(*rc::gen::arbitrary<unsigned>());
   const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
   std::vector<std::pair<StageId, StageId>> edges;
@@ -123,15 +123,16 @@ RC_GTEST_PROP(GroupingTest, WhatChecksLowersToAProgramThatChecks, ()) {
   int ranks = 0;
   std::vector<Op> left;
   for (int s = 0; s < stages; ++s) {
-    graph.micros_per_op.push_back(1 << upto(2));
+    graph.microbatches_per_op.push_back(1 << upto(2));
     auto& home = placement.stages.emplace_back();
     for (int replicas = 1 + upto(1); replicas > 0; --replicas) home.emplace_back(ranks++);
-    for (int m = 0; m < micros / graph.micros_per_op.back(); ++m) {
+    for (int m = 0; m < microbatches / graph.microbatches_per_op.back(); ++m) {
       left.push_back(forward_op(s, m));
       left.push_back(backward_op(s, m));
     }
   }
-  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)), .microbatches = micros};
+  Schedule schedule{.ranks = std::vector<std::vector<Op>>(static_cast<std::size_t>(ranks)),
+                    .microbatches = microbatches};
   const auto done = [&](OpKind kind, StageId stage, Micro m) {
     return std::ranges::find(left, Op{kind, stage, m}) == left.end();
   };
@@ -165,9 +166,9 @@ TEST(GroupingTest, APlansStagesCostWhatTheyTakeAtOnce) {
         {"layer" + std::to_string(i), {i - 1}, Seconds(1), Seconds(2), Seconds(3), Seconds(4), Bytes(5), Bytes(6)});
   Plan plan;
   plan.stages = {{.layers = {0}, .devices = {DeviceId(0)}},
-                 {.layers = {1}, .devices = {DeviceId(1)}, .micros_per_op = 4}};
+                 {.layers = {1}, .devices = {DeviceId(1)}, .microbatches_per_op = 4}};
   const Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(2), .links = {}};
-  EXPECT_EQ(stage_graph(plan, costs).micros_per_op, (std::vector{1, 4}));
+  EXPECT_EQ(stage_graph(plan, costs).microbatches_per_op, (std::vector{1, 4}));
   // Not measured: in proportion. The update does not depend on the micro-batch.
   EXPECT_EQ(stage_costs(plan, costs, cluster)[1].forward, Seconds(4));
   EXPECT_EQ(stage_costs(plan, costs, cluster)[1].update, Seconds(4));

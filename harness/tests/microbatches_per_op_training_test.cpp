@@ -1,4 +1,4 @@
-// Stages that take different numbers of micro-batches at once (PlanStage::micros_per_op), on real ranks:
+// Stages that take different numbers of micro-batches at once (PlanStage::microbatches_per_op), on real ranks:
 // whatever the stages, their numbers of micro-batches per op, replicas and order, plain training's gradients come out,
 // and the memory that was predicted.
 #include <rapidcheck/gtest.h>
@@ -47,7 +47,7 @@ const std::vector<ModelGraph (*)()> kModels{two_branches,     four_branches, sma
                                             mlp_with_dropout, test_mlp,      test_gnmt};
 
 // The layers of a chain of stages that begin at `cuts`, stage s on device s.
-Plan chain_plan(const ModelGraph& model, std::vector<int> cuts, std::vector<int> micros_per_op) {
+Plan chain_plan(const ModelGraph& model, std::vector<int> cuts, std::vector<int> microbatches_per_op) {
   Plan plan;
   cuts.push_back(static_cast<int>(model.layers.size()));
   int l = 0;
@@ -55,28 +55,28 @@ Plan chain_plan(const ModelGraph& model, std::vector<int> cuts, std::vector<int>
     PlanStage& stage = plan.stages.emplace_back();
     for (; l < cuts[s]; ++l) stage.layers.push_back(l);
     stage.devices = {DeviceId(s)};
-    stage.micros_per_op = micros_per_op[s];
+    stage.microbatches_per_op = microbatches_per_op[s];
   }
   return plan;
 }
 
 // All forwards, then all backwards.
-Schedule gpipe_order(const Prepared& p, int micros) {
-  Schedule schedule = empty_schedule(p.ranks.placement.rank_count(), micros);
+Schedule gpipe_order(const Prepared& p, int microbatches) {
+  Schedule schedule = empty_schedule(p.ranks.placement.rank_count(), microbatches);
   for (const OpKind kind : {OpKind::forward, OpKind::backward})
     for (std::size_t k = 0; k < p.graph.size(); ++k) {
       const StageId s(kind == OpKind::forward ? k : p.graph.size() - 1 - k);
-      for (Micro m(0); m.value < micros / p.graph.micros_per_op_of(s); ++m.value)
+      for (Micro m(0); m.value < microbatches / p.graph.microbatches_per_op_of(s); ++m.value)
         schedule.ranks[p.ranks.placement.rank_of(s, m).index()].push_back({kind, s, m});
     }
   return schedule;
 }
 
-PlannedSetup chain_setup(const ModelGraph& model, const std::vector<int>& cuts, const std::vector<int>& micros_per_op,
-                         int micros) {
-  PlannedSetup setup(model, micros, chain_plan(model, cuts, micros_per_op));
-  setup.program =
-      lower(gpipe_order(setup.prepared, micros), setup.prepared.graph, setup.prepared.ranks.placement, WeightRule{});
+PlannedSetup chain_setup(const ModelGraph& model, const std::vector<int>& cuts,
+                         const std::vector<int>& microbatches_per_op, int microbatches) {
+  PlannedSetup setup(model, microbatches, chain_plan(model, cuts, microbatches_per_op));
+  setup.program = lower(gpipe_order(setup.prepared, microbatches), setup.prepared.graph, setup.prepared.ranks.placement,
+                        WeightRule{});
   return setup;
 }
 
@@ -86,13 +86,13 @@ TEST(GroupedStages, WithGroupingsThatDoNotDivideOneAnotherTrainAsOneDeviceDoes) 
     const DataFeed feed = random_feed(model, kBatch * kUpdates);
     const Training exact{.double_precision = true};
     const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, 12), feed, exact);
-    for (const std::vector<int>& micros_per_op :
+    for (const std::vector<int>& microbatches_per_op :
          {std::vector{1, 2, 4}, {4, 6, 3}, {6, 4, 12}, {12, 1, 12}, {3, 3, 3}}) {
-      SCOPED_TRACE(testing::PrintToString(micros_per_op));
+      SCOPED_TRACE(testing::PrintToString(microbatches_per_op));
       for (const bool batched : {false, true})
-        expect_close(
-            train(chain_setup(model, {2, 4}, micros_per_op, 12), feed, {.double_precision = true, .batched = batched}),
-            reference, model, 1e-11);
+        expect_close(train(chain_setup(model, {2, 4}, microbatches_per_op, 12), feed,
+                           {.double_precision = true, .batched = batched}),
+                     reference, model, 1e-11);
     }
   }
 }
@@ -112,7 +112,7 @@ TEST(GroupedStages, ThatAllTakeTheSameAreLargerMicroBatches) {
 // dependencies allow.
 struct RandomRun {
   std::mt19937 random;
-  int micros = 12;
+  int microbatches = 12;
   bool share_ranks = false;  // several stages on one rank
 
   int upto(int most) { return std::uniform_int_distribution<int>(0, most)(random); }
@@ -141,7 +141,7 @@ struct RandomRun {
     std::set<std::size_t> ends{order.size()};
     while (static_cast<int>(ends.size()) < stages)
       ends.insert(static_cast<std::size_t>(1 + upto(static_cast<int>(order.size()) - 2)));
-    const std::vector<int> micros_per_op{1, 2, 3, 4, 6};
+    const std::vector<int> microbatches_per_op{1, 2, 3, 4, 6};
     Plan plan;
     std::size_t first = 0;
     int device = 0;
@@ -151,7 +151,7 @@ struct RandomRun {
                           order.begin() + static_cast<std::ptrdiff_t>(end));
       std::ranges::sort(stage.layers);
       first = end;
-      stage.micros_per_op = micros_per_op[upto(4)];
+      stage.microbatches_per_op = microbatches_per_op[upto(4)];
       stage.recompute = upto(2) == 0;
       if (share_ranks) device = upto(2);
       for (int replicas = 1 + upto(1); replicas > 0; --replicas) {
@@ -165,11 +165,11 @@ struct RandomRun {
   }
 
   Schedule order(const StageGraph& graph, const Placement& placement) {
-    Schedule schedule = empty_schedule(placement.rank_count(), micros);
+    Schedule schedule = empty_schedule(placement.rank_count(), microbatches);
     std::set<std::tuple<OpKind, StageId, Micro>> done;
     std::vector<Op> left;
     for (std::size_t s = 0; s < graph.size(); ++s)
-      for (int m = 0; m < micros / graph.micros_per_op_of(StageId(s)); ++m) {
+      for (int m = 0; m < microbatches / graph.microbatches_per_op_of(StageId(s)); ++m) {
         left.push_back(forward_op(static_cast<int>(s), m));
         left.push_back(backward_op(static_cast<int>(s), m));
       }
@@ -195,7 +195,7 @@ struct RandomRun {
   }
 
   PlannedSetup setup(const ModelGraph& model) {
-    PlannedSetup setup(model, micros, plan(model));
+    PlannedSetup setup(model, microbatches, plan(model));
     const Prepared& p = setup.prepared;
     WeightRule rule{.recompute = WeightRule::Recompute::forward_weights};
     for (const PlanStage& stage : p.plan.stages) rule.recomputing.push_back(stage.recompute);
@@ -260,9 +260,9 @@ class GraphPipePerStage : public testing::TestWithParam<Json> {
 TEST_P(GraphPipePerStage, TrainsAsOneDeviceDoesInThePredictedMemory) {
   const RunCase c = of(GetParam());
   const Prepared p = prepare(c, test_profiles());
-  std::set<int> micros_per_op;
-  for (const PlanStage& stage : p.plan.stages) micros_per_op.insert(stage.micros_per_op);
-  EXPECT_GE(micros_per_op.size(), 2u) << "all stages take the same";
+  std::set<int> microbatches_per_op;
+  for (const PlanStage& stage : p.plan.stages) microbatches_per_op.insert(stage.microbatches_per_op);
+  EXPECT_GE(microbatches_per_op.size(), 2u) << "all stages take the same";
   const ModelGraph& model = p.workload->model;
   const PlannedSetup setup(p, model, c.batch);
   const DataFeed feed = random_feed(model, c.batch * kUpdates);
