@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "harness/base/error.h"
 #include "plots/style.h"
@@ -151,6 +152,19 @@ Json single_mark(Json mark, Json encoding) {
           {"encoding", std::move(encoding)}};
 }
 
+// The text in lines of at most `room` points, broken at spaces; a word that is wider has a line of its own.
+static std::vector<std::string> lines_within(const std::string& text, double room, double font_size) {
+  std::vector<std::string> lines;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.empty() && text_width(lines.back() + " " + word, font_size) <= room)
+      lines.back() += " " + word;
+    else
+      lines.push_back(word);
+  }
+  return lines;
+}
+
 FigureFrame::FigureFrame(const FigureOptions& options, double left, double below, std::span<const FigureRow> legend,
                          LegendMark mark, double height, double min_height)
     : options_(options), left_(left), below_(below), mark_(mark) {
@@ -159,30 +173,39 @@ FigureFrame::FigureFrame(const FigureOptions& options, double left, double below
   width_ = options.width - left - right;
   top_ = options.title.empty() ? 0.6 * font : 2 * font;
   if (!legend.empty()) {
-    // As many columns as fit, all of one width, filled row by row.
+    // As many columns as fit, all of one width, filled row by row. A name that is wider than the figure has several
+    // lines.
+    const double room = options.width - 2;
+    std::vector<std::vector<std::string>> labels;
     double widest = 0;
-    for (const FigureRow& row : legend) widest = std::max(widest, text_width(row.label, font));
-    const double room = options.width - 2, column = sample + kGap + widest + font;
+    for (const FigureRow& row : legend) {
+      labels.push_back(lines_within(row.label, room - sample - kGap, font));
+      for (const std::string& line : labels.back()) widest = std::max(widest, text_width(line, font));
+    }
+    const double column = sample + kGap + widest + font;
     if (column - font > room)
-      throw InputError("figure " + options.kind,
-                       fmt::format("the name '{}' is wider than the figure",
-                                   std::ranges::max_element(
-                                       legend, {}, [&](const FigureRow& row) { return text_width(row.label, font); })
-                                       ->label),
-                       "give it a shorter one with --names, choose rows with --filter, or give a larger --width");
+      throw InputError(
+          "figure " + options.kind,
+          fmt::format("a name's longest word leaves no room: the legend needs {:.2f}in", (column - font + 2) / 72),
+          "give shorter names with --names, choose rows with --filter, or give a larger --width");
     auto columns = static_cast<std::size_t>(std::clamp(std::floor((room + font) / column), 1.0, 12.0));
     columns = std::min(columns, legend.size());
     const std::size_t rows = (legend.size() + columns - 1) / columns;
     columns = (legend.size() + rows - 1) / rows;
-    legend_rows_ = static_cast<double>(rows);
     const double begin = std::max(0.0, (options.width - (static_cast<double>(columns) * column - font)) / 2) - left;
-    for (std::size_t i = 0; i < legend.size(); ++i)
-      legend_.push_back({{"label", legend[i].label},
-                         {"color", legend[i].color},
-                         {"shape", legend[i].shape},
-                         {"dash", legend[i].dash},
-                         {"at", begin + static_cast<double>(i % columns) * column},
-                         {"line", i / columns}});
+    for (std::size_t row = 0, i = 0; row < rows; ++row) {
+      std::size_t lines = 1;
+      for (std::size_t k = 0; k < columns && i < legend.size(); ++k, ++i) {
+        lines = std::max(lines, labels[i].size());
+        legend_.push_back({{"label", labels[i].size() > 1 ? Json(labels[i]) : Json(legend[i].label)},
+                           {"color", legend[i].color},
+                           {"shape", legend[i].shape},
+                           {"dash", legend[i].dash},
+                           {"at", begin + static_cast<double>(k) * column},
+                           {"line", legend_rows_}});
+      }
+      legend_rows_ += static_cast<double>(lines);
+    }
   }
   const double wanted = options.height > 0 ? options.height : height + top_ + below + legend_rows_ * 1.35 * font + 1;
   height_ = wanted - top_ - below - legend_rows_ * 1.35 * font - 1;
@@ -217,6 +240,7 @@ Json FigureFrame::spec(Json layers) const {
     layers.push_back(single_mark({{"type", "text"},
                                   {"align", "left"},
                                   {"baseline", "middle"},
+                                  {"lineHeight", 1.35 * font},
                                   {"x", x + sample + kGap},
                                   {"y", y},
                                   {"text", entry["label"]}}));

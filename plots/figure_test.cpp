@@ -193,13 +193,24 @@ TEST(Figure, ANameOrASystemThatIsNotThereAndTooLittleRoomAreErrors) {
   EXPECT_NE(error_of([&] {
               FigureOptions wide = options;
               wide.kind = "loss";
+              wide.names = {{"gpipe", std::string(80, 'm')}};
               figure_spec(figure_runs({"gpipe"}), wide);
-            }).find("is wider than the figure"),
+            }).find("a name's longest word leaves no room: the legend needs "),
             std::string::npos);
   options = of_kind("throughput");
   options.systems = {"chimera"};
   EXPECT_NE(error_of([&] { figure_spec(figure_runs({"gpipe"}), options); }).find("no record of system 'chimera'"),
             std::string::npos);
+}
+
+TEST(Figure, ANameInTheLegendThatIsWiderThanTheFigureHasSeveralLines) {
+  FigureOptions options = of_kind("loss");
+  options.names = {
+      {"gpipe", "A name that is much too long for the legend of such a narrow figure, in three lines or so"}};
+  const std::string spec = figure_spec(figure_runs({"gpipe"}), options).dump();
+  const std::size_t text = spec.find(R"("text":["A name that is)");
+  ASSERT_NE(text, std::string::npos) << spec;
+  EXPECT_LT(spec.find("narrow", text), spec.find(']', text));
 }
 
 TEST(Figure, TextsAreMeasuredInHelvetica) {

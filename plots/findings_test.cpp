@@ -99,7 +99,7 @@ const char* const kTable = R"({"table": {"name": "speed", "title": "Speed", "whe
   "columns": [{"heading": "GPipe", "where": {"system": "gpipe"}},
               {"heading": "h2", "where": {"system": "zero_bubble", "options.variant": "h2"}},
               {"heading": "ratio", "numerator": "h2", "denominator": "GPipe"},
-              {"heading": "rejectd", "where": {"system": "chimera"}},
+              {"heading": "rejected", "where": {"system": "chimera"}},
               {"heading": "nobody", "where": {"system": "nobody"}},
               {"heading": "bubble", "where": {"system": "gpipe"}, "metric": "bubble"}]}})";
 

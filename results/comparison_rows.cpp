@@ -39,7 +39,7 @@ std::map<std::string, std::string> traits(const Record& r) {
   if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
   result["microbatches"] = std::to_string(r.microbatches);
   result["transport"] = r.transport;
-  // On the virtual clock it is the cluster's, and unknown where the system rejectd.
+  // On the virtual clock it is the cluster's, and unknown where the system rejected.
   if (r.clock != Clock::virtual_clock) result["device"] = r.device;
   result["cluster"] = r.cluster;
   return result;

@@ -1,4 +1,4 @@
-// Every check on two fields of a record, by a record that it alone rejects; and no committed record is rejectd.
+// Every check on two fields of a record, by a record that it alone rejects; and no committed record is rejected.
 #include "results/contradictions.h"
 
 #include <gtest/gtest.h>

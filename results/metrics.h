@@ -1,4 +1,4 @@
-// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or was rejectd has no
+// What is derived from a record's raw samples when it is read. A run that crashed, did not fit or was rejected has no
 // metrics, however far it came: part of a run compares with nothing. One that ran out of time has them, because what it
 // measured until then is whole. One that diverged has none either, but it is a result: comparisons count it as a run
 // that did not reach its target.

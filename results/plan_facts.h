@@ -20,7 +20,7 @@ struct PlanFacts {
   bool complete = true;  // false: a cap ended the search, and this was the best plan so far
 };
 
-// Nothing for a record without a plan: rejectd, or from before plans were kept.
+// Nothing for a record without a plan: rejected, or from before plans were kept.
 std::optional<PlanFacts> plan_facts(const Record& record);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// A record survives the way to JSON and back whatever is in it, what is not a record is rejectd by name, and the reader
-// and record.schema.json is made from the same table.
+// A record survives the way to JSON and back whatever is in it, what is not a record is rejected by name, and the
+// reader and record.schema.json is made from the same table.
 #include "results/record.h"
 
 #include <gtest/gtest.h>

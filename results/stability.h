@@ -29,7 +29,7 @@ struct StableRateRow {
   std::string system, label;
   bool reference = false;  // single_device
   int ranks = 0;
-  std::string reason;                        // of the first run that failed or was rejectd
+  std::string reason;                        // of the first run that failed or was rejected
   std::vector<std::vector<Stability>> runs;  // [rate of the grid][seed]
   // Per seed, the largest rate that is stable together with all smaller ones of the grid.
   std::vector<std::optional<double>> per_seed;

@@ -55,7 +55,7 @@ TEST(StepRepeats, AnyStepsComeBackAsTheyWere) {
   }
 }
 
-TEST(StepRepeats, HostileRepeatsAreRejectd) {
+TEST(StepRepeats, HostileRepeatsAreRejected) {
   EXPECT_EQ(rejection_of_steps({{{"times", 50'001}, {"of", {1.0, 2.0}}}}),
             "r.jsonl:1: /steps/0/times: makes more than 100,000 steps; write them one by one");
   EXPECT_NE(rejection_of_steps({{{"times", 10'000'000'000}, {"of", {1.0}}}}), "");

@@ -236,7 +236,7 @@ TEST_F(StoreTest, NamesTheLineThatIsNotARecord) {
   EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:1: /schema"), std::string::npos);
 }
 
-TEST_F(StoreTest, APipeIsRejectdWithoutWaitingForAWriter) {
+TEST_F(StoreTest, APipeIsRejectedWithoutWaitingForAWriter) {
   const fs::path path = folder_ / "pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("is not a regular file"), std::string::npos);

@@ -102,7 +102,7 @@ TEST(DappleSearchTest, OutOfTimeKeepsAPlan) {
   EXPECT_EQ(result.best.stages.size(), 1u);
 }
 
-TEST(DappleSearchTest, TooManyDevicesAreRejectd) {
+TEST(DappleSearchTest, TooManyDevicesAreRejected) {
   const LayerGroupGraph graph = layer_groups(chain_costs({3}, {}, {}));
   EXPECT_EQ(error_of([&] { dapple_search(graph, machines(1, 2, 1, 1), {.devices = 3}); }),
             "plan: 3 devices of a cluster of 2; use fewer devices or a larger cluster");

@@ -135,7 +135,7 @@ TEST(PipeOffloadTest, TheLongestLivesForTheirSizeMoveUntilTheMemoryHolds) {
   }
 }
 
-TEST(PipeOffloadTest, GroupsThatAreTooSmallAndStagesThatAreNotThereAreRejectd) {
+TEST(PipeOffloadTest, GroupsThatAreTooSmallAndStagesThatAreNotThereAreRejected) {
   EXPECT_THROW(chain_of(4, 8, {{"group", "1"}}), InputError);
   EXPECT_THROW(chain_of(4, 8, {{"offloaded", "3"}}).moves(), InputError);
 }

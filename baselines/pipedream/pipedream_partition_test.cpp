@@ -133,7 +133,7 @@ TEST(PipeDreamPartitionTest, TablesDecideHowManyStatesFit) {
   EXPECT_EQ(states_within(1, levels), 1);
 }
 
-TEST(PipeDreamPartitionTest, BadLevelsAreRejectd) {
+TEST(PipeDreamPartitionTest, BadLevelsAreRejected) {
   EXPECT_EQ(error_of([] { pipedream_partition(four_layers(), {}); }), "pipedream: no level of machines is given");
   EXPECT_EQ(error_of([] {
               pipedream_partition(four_layers(), {.levels = {{2, 0}}});

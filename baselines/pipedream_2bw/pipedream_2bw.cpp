@@ -11,7 +11,7 @@
 //   version       0 0 0 | 0 0 0 | 1 1 1 | 2 ...
 //
 // The version a batch needs is the newest or the one before exactly when m >= p - 1 (the paper asks
-// m >= p); fewer are rejectd. A drained and refilled pipe starts with both buffers the same, so the
+// m >= p); fewer are rejected. A drained and refilled pipe starts with both buffers the same, so the
 // first two updates after it have delay 0 and 1.
 //
 // recompute=yes: a stage keeps its inputs and runs the forward again before the backward, on the

@@ -110,7 +110,7 @@ TEST_F(TwoBwSystemTest, RecomputesWhereThePlannerCountsOnIt) {
   EXPECT_TRUE(recomputes(plan(options({{"recompute", "yes"}}))));
 }
 
-TEST_F(TwoBwSystemTest, WhatDoesNotFitOrDivideIsRejectd) {
+TEST_F(TwoBwSystemTest, WhatDoesNotFitOrDivideIsRejected) {
   const Plan best = plan(options());
   EXPECT_EQ(error_of([&] { program(order(best, 9, 3), options()); }),
             "microbatches: 3 per update cannot be shared by 2 copies of the pipeline; give a "

@@ -119,7 +119,7 @@ TEST(TwoBwPlanTest, OutOfTimeKeepsAPlan) {
 TEST(TwoBwPlanTest, AsksForAsManyMicroBatchesAsStages) {
   const CostGraph costs = chain_costs({3, 3, 3, 3}, {1000, 1000, 1000, 1000}, {0, 0, 0, 0});
   const TwoBwPlan best = two_bw_plan(costs, cluster_of(4, 10, 1'000'000), {.devices = 4, .batch = 2});
-  EXPECT_EQ(best.depth, 0);  // 4 stages of 2 micro-batches, 2 of 1, 1 of none: all rejectd
+  EXPECT_EQ(best.depth, 0);  // 4 stages of 2 micro-batches, 2 of 1, 1 of none: all rejected
   EXPECT_NE(error_of([&] { two_bw_plan(costs, cluster_of(4, 10, 1), {.devices = 0}); }), "no error");
 }
 

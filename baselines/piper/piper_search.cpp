@@ -75,7 +75,7 @@ class PiperSearch {
   // Can the last of `within` be planned on `devices` within `limit`? Fills front_ for all of them.
   bool feasible(const std::vector<int>& within, int devices, int degree_sum, double limit) {
     const double per_second = 1 / limit * (1 - 1e-9);
-    // By place in `within`, side by side: most pairs are rejectd by these numbers alone.
+    // By place in `within`, side by side: most pairs are rejected by these numbers alone.
     std::vector<double> work(within.size()), fewest(within.size(), kNever);
     for (std::size_t i = 0; i < within.size(); ++i) {
       work[i] = costs_.min_work(within[i]);

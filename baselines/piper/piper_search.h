@@ -13,7 +13,7 @@
 //   D[I][k][s] = min over down-sets J in I, t and d of max( D[J][k - t d][s - d], TPS(Q, t, d, s) ),   D[{}] = 0
 //
 // Here the question is turned round: for a given TPS, a down-set keeps only its undominated (k, s) pairs, and the least
-// TPS is found by bisection between the best plan so far and the least time that was rejectd. Same optimum, a fraction
+// TPS is found by bisection between the best plan so far and the least time that was rejected. Same optimum, a fraction
 // of the states.
 #pragma once
 

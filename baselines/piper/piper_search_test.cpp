@@ -140,7 +140,7 @@ TEST(PiperSearchTest, OutOfTimeManyDownSetsAreCutAsAChainToo) {
   EXPECT_DOUBLE_EQ(result.seconds, piper_seconds(costs, options, result.stages));
 }
 
-TEST(PiperSearchTest, BadInputIsRejectd) {
+TEST(PiperSearchTest, BadInputIsRejected) {
   const CostGraph costs = piper_chain({4}, {0}, 1, 0, {});
   EXPECT_NE(error_of([&] { piper_search(costs, {.devices = 0, .bandwidth = 1, .memory = 1}); }), "no error");
   EXPECT_EQ(error_of([&] { piper_search(costs, {.bandwidth = 0, .memory = 1}); }),

@@ -180,7 +180,7 @@ const std::vector<double>& PiperStageCosts::min_memory(std::size_t mode, int y) 
   least.resize(sets_.count());
   std::vector<double> of_group;
   for (const auto& choices : model_.choices[mode]) {
-    double bytes = choices.empty() ? 0 : kNever;  // a group without a choice is rejectd elsewhere
+    double bytes = choices.empty() ? 0 : kNever;  // a group without a choice is rejected elsewhere
     for (const PiperChoice& c : choices) bytes = std::min(bytes, c.in_flight * y + c.always);
     of_group.push_back(bytes);
   }

@@ -27,7 +27,7 @@ TEST(BlockPartitionTest, TorchgpipesOwnResults) {
   EXPECT_EQ(cut({1, 1, 1, 1, 1, 1, 1}, 3), (std::vector{2, 2, 3}));
 }
 
-TEST(BlockPartitionTest, ImpossibleCutsAreRejectd) {
+TEST(BlockPartitionTest, ImpossibleCutsAreRejected) {
   EXPECT_EQ(error_of([] { cut({1}, 2); }),
             "balance: 2 blocks of 1 values; use at most as many blocks as values, and at least one");
   EXPECT_NE(error_of([] { cut({1}, 0); }), "no error");

@@ -34,7 +34,7 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::map<std::string, Json, std::less<>>;
 
-  // What stands deeper in arrays and objects is rejectd by every way of reading.
+  // What stands deeper in arrays and objects is rejected by every way of reading.
   static constexpr int kMaxNesting = 256;
 
   Json();  // null

@@ -70,7 +70,7 @@ TEST(JsonReaderTest, WrongTypeIsNamed) {
   EXPECT_EQ(error_of([] { JsonReader(Json::array(), "f.json"); }), "f.json: /: must be an object, is array");
 }
 
-TEST(JsonReaderTest, WhatIsOutOfItsBoundsIsRejectd) {
+TEST(JsonReaderTest, WhatIsOutOfItsBoundsIsRejected) {
   EXPECT_EQ(error_of([] { reader().integer("count", 4, 9); }), "f.json: /count: is 3; must be at least 4");
   EXPECT_EQ(error_of([] { reader().integer("wide", 0, kMaxCount); }),
             "f.json: /wide: 5000000000 is too large; must be at most 1000000000");
@@ -90,7 +90,7 @@ TEST(JsonReaderTest, AdviceOfTheDocumentStandsWhereAMistakeHasNone) {
   EXPECT_EQ(error_of([&] { r.fail("count", "is odd", "make it even"); }), "f.json: /count: is odd; make it even");
 }
 
-TEST(JsonReaderTest, KeysNobodyAskedForAreRejectdWithTheNearest) {
+TEST(JsonReaderTest, KeysNobodyAskedForAreRejectedWithTheNearest) {
   const Json json = {{"bandwith", 1}};
   JsonReader r(json, "f.json");
   r.number_or("bandwidth", 0, 0, 1);
@@ -123,7 +123,7 @@ TEST_F(ParseJsonFileTest, UnreadableFilesAreNamed) {
   EXPECT_EQ(error_of([] { parse_json_file("."); }), ".: is a folder; give a file");
 }
 
-TEST_F(ParseJsonFileTest, WhatIsNoRegularFileIsRejectdWithoutWaitingForIt) {
+TEST_F(ParseJsonFileTest, WhatIsNoRegularFileIsRejectedWithoutWaitingForIt) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { parse_json_file(path_); }),
             path_ + ": is no regular file; write what it holds into a file and give that");

@@ -77,7 +77,7 @@ TEST(Json, BadSyntaxIsNamedWithItsPlace) {
   EXPECT_EQ(Json::parse_if_json(R"({"a": 1, "a": 2})", "a"), std::nullopt);
 }
 
-TEST(Json, AKeyTwiceInOneObjectIsRejectdWithItsPointer) {
+TEST(Json, AKeyTwiceInOneObjectIsRejectedWithItsPointer) {
   EXPECT_EQ(rejection(R"({"a": [0, {"b": {"c": 1, "d": 2, "c": 3}}]})"),
             "f.json: /a/1/b/c: stands twice in one object");
   EXPECT_EQ(rejection(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]})"), "no error");
@@ -104,16 +104,16 @@ TEST(Json, ElementsOfALargeArrayAreGivenOneByOne) {
             "t: /a: stands twice in one object");
 }
 
-TEST(Json, NumbersOutOfADoublesRangeAreRejectd) {
+TEST(Json, NumbersOutOfADoublesRangeAreRejected) {
   EXPECT_EQ(rejection("{\"a\": 1e999}"), "f.json:1:11: is a number out of range; look at or before this place");
   EXPECT_EQ(rejection("[1e308, 1e-999, 123456789012345678901234567890]"), "no error");
 }
 
-TEST(Json, BytesThatAreNotUtf8AreRejectd) {
+TEST(Json, BytesThatAreNotUtf8AreRejected) {
   EXPECT_EQ(rejection("[\"a\xc3(\"]"), "f.json:1:5: is not UTF-8; look at or before this place");
 }
 
-TEST(Json, DeepNestingIsRejectdHoweverDeepItIs) {
+TEST(Json, DeepNestingIsRejectedHoweverDeepItIs) {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
   };

@@ -32,7 +32,7 @@ TEST(OptionsTest, GivenValuesReplaceDefaults) {
   EXPECT_TRUE(options.flag("recompute"));
 }
 
-TEST(OptionsTest, UnknownOptionIsRejectdWithTheNearest) {
+TEST(OptionsTest, UnknownOptionIsRejectedWithTheNearest) {
   EXPECT_EQ(rejection_of("chunk", "2"), "quick.json: /options: unknown option 'chunk'; did you mean 'chunks'?");
   EXPECT_EQ(error_of([] {
               resolve_options({}, {{"a", "b"}}, "x");
@@ -40,18 +40,18 @@ TEST(OptionsTest, UnknownOptionIsRejectdWithTheNearest) {
             "x: unknown option 'a'; this system has no options");
 }
 
-TEST(OptionsTest, UnknownChoiceIsRejectdWithTheNearest) {
+TEST(OptionsTest, UnknownChoiceIsRejectedWithTheNearest) {
   EXPECT_EQ(rejection_of("backward", "fif"),
             "quick.json: /options: option 'backward': unknown value 'fif'; did you mean 'fifo'?");
 }
 
-TEST(OptionsTest, WrongTypeIsRejectd) {
+TEST(OptionsTest, WrongTypeIsRejected) {
   for (const char* value : {"two", "2.5", "2x", "", " 2"})
     EXPECT_EQ(rejection_of("chunks", value),
               "quick.json: /options: option 'chunks': '" + std::string(value) + "' is not an integer");
 }
 
-TEST(OptionsTest, OutOfRangeIsRejectdWithTheRange) {
+TEST(OptionsTest, OutOfRangeIsRejectedWithTheRange) {
   for (const char* value : {"0", "-3", "1000000001", "99999999999999999999"})
     EXPECT_EQ(rejection_of("chunks", value), "quick.json: /options: option 'chunks': " + std::string(value) +
                                                  " is out of range; give 1 to 1000000000");

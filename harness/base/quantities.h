@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Arithmetic that never wraps round: on whole numbers InputError is thrown where the result does not fit, so that a
-// file with absurd sizes is rejectd whatever it is used for. On floating point it is the usual one.
+// file with absurd sizes is rejected whatever it is used for. On floating point it is the usual one.
 [[noreturn]] void throw_too_large(std::int64_t a, char operation, std::int64_t b);
 
 template <class Rep>

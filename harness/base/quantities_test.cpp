@@ -44,7 +44,7 @@ TEST(UnitsTest, BytesAreReadInEveryUnit) {
   EXPECT_EQ(parse_bytes("2TB", "x"), Bytes(2'000'000'000'000));
 }
 
-TEST(UnitsTest, BadBytesAreRejectdWithTheirPlace) {
+TEST(UnitsTest, BadBytesAreRejectedWithTheirPlace) {
   EXPECT_EQ(error_of([] { parse_bytes("many", "c.json: /memory"); }),
             "c.json: /memory: 'many' is not a quantity; write it like 16GiB");
   EXPECT_EQ(error_of([] { parse_bytes("16 gibi", "x"); }),
@@ -73,7 +73,7 @@ TEST(UnitsTest, RatesAreReadInBytesAndBitsPerSecond) {
   EXPECT_EQ(parse_rate("inf", "x"), HUGE_VAL);
 }
 
-TEST(UnitsTest, BadRatesAreRejectdWithTheirPlace) {
+TEST(UnitsTest, BadRatesAreRejectedWithTheirPlace) {
   EXPECT_EQ(error_of([] { parse_rate("10GB", "--throttle"); }),
             "--throttle: unknown unit in '10GB'; a rate is in B/s, kB/s, MB/s, GB/s, GiB/s, kbit/s, Mbit/s or Gbit/s");
   EXPECT_EQ(error_of([] { parse_rate("10Gb/s", "x"); }), "x: '10Gb/s' may be bits or bytes; write GB or Gbit/s");
@@ -106,7 +106,7 @@ TEST(UnitsTest, QuantitiesOfOneUnitAddAndScale) {
   EXPECT_EQ(MiB(1) / 1024, KiB(1));
 }
 
-TEST(Quantities, SumsAndProductsThatDoNotFitAreRejectd) {
+TEST(Quantities, SumsAndProductsThatDoNotFitAreRejected) {
   const Bytes most(INT64_MAX);
   EXPECT_EQ((Bytes(INT64_MAX - 1) + Bytes(1)).value, INT64_MAX);
   EXPECT_THROW(most + Bytes(1), InputError);

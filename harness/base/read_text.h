@@ -1,5 +1,5 @@
 // Files as they are read: whole, and only where that is safe. A pipe or a device would never end, a folder has no
-// contents, and a file that is far larger than its kind can be is rejectd before memory is asked for.
+// contents, and a file that is far larger than its kind can be is rejected before memory is asked for.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Files that cannot be read or written, each rejectd in our words and at once.
+// Files that cannot be read or written, each rejected in our words and at once.
 #include "harness/base/read_text.h"
 
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <mutex>
 #include <thread>
 
 namespace sluice {
@@ -65,12 +66,23 @@ void handle_signals() {
   }
 }
 
+static std::mutex scratch_mutex;
+static std::filesystem::path scratch_folder;
+
+void set_scratch_folder(const std::filesystem::path& folder) {
+  const std::lock_guard lock(scratch_mutex);
+  scratch_folder = folder;
+}
+
 void end_after_signal(Seconds grace, const std::string& message) {
   std::thread([grace, message] {
     while (!interrupt_flag.load()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::this_thread::sleep_for(std::chrono::duration<double>(grace.value));
     const std::string line = message + "\n";
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    const std::lock_guard lock(scratch_mutex);
+    std::error_code none;  // twice: another thread may still write there
+    for (int i = 0; i < 2 && !scratch_folder.empty(); ++i) std::filesystem::remove_all(scratch_folder, none);
     ::_exit(1);
   }).detach();
 }

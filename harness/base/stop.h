@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -58,5 +59,8 @@ void handle_signals();
 // For work that cannot ask: this long after the first signal the process says `message` on stderr and ends with exit
 // code 1, whatever it is doing. Nothing that is stored is in danger: the store survives a kill.
 void end_after_signal(Seconds grace, const std::string& message);
+
+// A folder with temporary files, which end_after_signal removes before it ends the process.
+void set_scratch_folder(const std::filesystem::path& folder);
 
 }  // namespace sluice

@@ -47,7 +47,7 @@ TEST(WorkTest, FinishUndoesDone) {
   }
 }
 
-TEST(WorkTest, ASpeedOfNothingIsRejectd) {
+TEST(WorkTest, ASpeedOfNothingIsRejected) {
   EXPECT_THROW(PiecewiseSpeed({{0, 0}}), std::logic_error);
   EXPECT_THROW(PiecewiseSpeed({{2, 1}, {1, 0.5}}), std::logic_error);
 }

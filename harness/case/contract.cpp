@@ -296,7 +296,7 @@ ContractReport check_contract(const System& system, const ContractOptions& limit
             report.needs_buffered_sends = problem + ": " + attempt.needs_buffered_sends();
           ++taken;
         } catch (const InputError& e) {
-          ++report.rejectd;
+          ++report.rejected;
           if (std::string(e.what()).empty()) report.faults.push_back({problem, "it rejects without a text"});
           report.rejections.try_emplace(e.what(), problem);
         } catch (const std::exception& e) {

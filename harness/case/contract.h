@@ -23,7 +23,7 @@ struct ContractFault {
 struct ContractReport {
   std::vector<ContractFault> faults;
   std::map<std::string, std::string> rejections;  // what the system says, to the first problem it says it of
-  int taken = 0, rejectd = 0;                     // problems
+  int taken = 0, rejected = 0;                    // problems
   std::vector<std::string> notes;                 // what is allowed, but rarely meant
   // The first problem whose program as lowered, with a receive where an op needs it, ends only with buffered sends, and
   // its cycle of ranks; "": every problem's program ends also where a send waits for its receive.

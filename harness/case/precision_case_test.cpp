@@ -1,4 +1,4 @@
-// The settings `precision` and `attention`: what is rejectd and how, and what a case is counted in.
+// The settings `precision` and `attention`: what is rejected and how, and what a case is counted in.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -112,7 +112,7 @@ void read_tune_setting(CaseReading& r, const std::string& key);
 void check_leftover(CaseReading& r);
 
 void read_failure(CaseReading& r, const std::string& key);
-// Whether the case trains on the rank that is to fail. A failure after the last update is rejectd where it trains.
+// Whether the case trains on the rank that is to fail. A failure after the last update is rejected where it trains.
 bool failure_happens(const RunCase& c);
 Json failure_json(const RunCase& c);  // null: no failure is injected
 

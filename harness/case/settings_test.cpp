@@ -237,12 +237,12 @@ TEST(Settings, AGivenBatchIsCutIntoAsManyMicroBatchesAsDivideItAndTheWorkloadsOw
 }
 
 TEST(Settings, GivenStagesAscendAndAreOfPipelines) {
-  const auto rejectd = [](const char* stages) {
+  const auto rejected = [](const char* stages) {
     return error_of([&] { read({{"system", "gpipe"}, {"workload", "tiny"}, {"stages", stages}}); });
   };
   EXPECT_EQ(read({{"system", "gpipe"}, {"workload", "tiny"}, {"stages", "1,2"}}).first_layers, (std::vector{1, 2}));
   for (const char* stages : {"2,1", "1,1", "0", "a", "1,,2", "1 2"})
-    EXPECT_NE(rejectd(stages).find("/grid/0/stages"), std::string::npos) << stages << ": " << rejectd(stages);
+    EXPECT_NE(rejected(stages).find("/grid/0/stages"), std::string::npos) << stages << ": " << rejected(stages);
   for (const char* whole : {"single_device", "data_parallel"})
     EXPECT_EQ(read({{"system", whole}, {"workload", "tiny"}, {"stages", "2"}}).first_layers, std::vector<int>())
         << whole;

@@ -167,7 +167,7 @@ void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.name; }
 
 class BadCase : public ::testing::TestWithParam<BadInput> {};
 
-TEST_P(BadCase, IsRejectdWithItsPlace) {
+TEST_P(BadCase, IsRejectedWithItsPlace) {
   const std::string found = error_in(GetParam().entry);
   std::string expected = GetParam().error;
   if (expected.ends_with("...")) {

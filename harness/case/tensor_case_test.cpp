@@ -1,4 +1,4 @@
-// The setting `tensor`: what is rejectd and how, and what both clocks are told of tensor-parallel groups.
+// The setting `tensor`: what is rejected and how, and what both clocks are told of tensor-parallel groups.
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
@@ -22,7 +22,7 @@ RunCase shared(const Json& more = Json::object()) {
   return resolve({entry, in_file("s.json", "/grid/0")});
 }
 
-void rejectd(const Json& more, const std::string& text) {
+void rejected(const Json& more, const std::string& text) {
   const std::string error = error_of([&] { prepare(shared(more), test_profiles()); });
   EXPECT_NE(error.find(text), std::string::npos) << error;
 }
@@ -43,17 +43,17 @@ TEST(TensorCase, NamesTheNumbersThatDoNotDivide) {
       << heads;
 }
 
-TEST(TensorCase, IsRejectdWhereSomethingElseDividesOrNothingWaits) {
-  rejectd({{"system", "pipedream"}}, "tensor: pipedream updates without a flush");
-  rejectd({{"sharding", "optimizer"}, {"data_parallel", 2}}, "tensor: sharding divides weights");
+TEST(TensorCase, IsRejectedWhereSomethingElseDividesOrNothingWaits) {
+  rejected({{"system", "pipedream"}}, "tensor: pipedream updates without a flush");
+  rejected({{"sharding", "optimizer"}, {"data_parallel", 2}}, "tensor: sharding divides weights");
   for (const Json& own :
        {Json{{"system", "zeropp"}, {"data_parallel", 2}}, Json{{"options", {{"zero", "3"}}}, {"data_parallel", 2}}}) {
     const Prepared p = prepare(shared(own), test_profiles());
     EXPECT_EQ(error_of([&] { program_of_updates(p); }),
               "tensor: sharding divides weights among replicas by itself; leave tensor or sharding out");
   }
-  rejectd({{"task", "inference"}}, "tensor: inference runs with whole layers");
-  rejectd({{"optimizer", {{"kind", "muon"}}}}, "tensor: muon needs whole matrices");
+  rejected({{"task", "inference"}}, "tensor: inference runs with whole layers");
+  rejected({{"optimizer", {{"kind", "muon"}}}}, "tensor: muon needs whole matrices");
 }
 
 TEST(TensorCase, IsOneDeviceOfTheReference) { EXPECT_EQ(shared({{"system", "single_device"}}).tensor, 1); }

@@ -1,4 +1,4 @@
-// Systems that divide words: what is rejectd and how, and what the virtual clock is told of the slices.
+// Systems that divide words: what is rejected and how, and what the virtual clock is told of the slices.
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
@@ -79,19 +79,19 @@ TEST(WordSlicesCase, BalanceTheWeightsOfTheRanks) {
 }
 
 TEST(WordSlicesCase, NameWhatCannotGoWithThem) {
-  const auto rejectd = [](const Json& more) { return error_of([&] { prepared(more); }); };
+  const auto rejected = [](const Json& more) { return error_of([&] { prepared(more); }); };
   EXPECT_EQ(
-      rejectd({{"tensor", 2}, {"cluster", "flat:8"}}),
+      rejected({{"tensor", 2}, {"cluster", "flat:8"}}),
       "tensor: vocabulary_parallelism divides the words among all ranks, which are then no tensor-parallel groups; "
       "leave tensor out");
   EXPECT_EQ(
-      rejectd({{"data_parallel", 2}}),
+      rejected({{"data_parallel", 2}}),
       "data_parallel: vocabulary_parallelism divides the words among all ranks, which are then one pipeline; leave "
       "data_parallel out");
-  EXPECT_EQ(rejectd({{"task", "inference"}}),
+  EXPECT_EQ(rejected({{"task", "inference"}}),
             "task: vocabulary_parallelism divides the words among all ranks, and inference runs with whole layers; use "
             "another system");
-  EXPECT_EQ(rejectd({{"optimizer", {{"kind", "muon"}}}}),
+  EXPECT_EQ(rejected({{"optimizer", {{"kind", "muon"}}}}),
             "optimizer.kind: vocabulary_parallelism divides the words among all ranks, and muon needs whole matrices; "
             "use an optimizer of single elements");
 }

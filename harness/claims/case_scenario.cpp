@@ -111,16 +111,16 @@ RunOfCase run(const RunCase& c, bool any_memory, ProfileStore& profiles) {
 
 Figure best_of(const std::vector<RunCase>& cases, bool any_memory, const CaseMeasure& measure, ProfileStore& profiles) {
   std::unique_ptr<RunOfCase> best;
-  std::string rejectd;
+  std::string rejected;
   for (const RunCase& c : cases) {
     try {
       auto now = std::make_unique<RunOfCase>(run(c, any_memory, profiles));
       if (!best || now->throughput > best->throughput) best = std::move(now);
     } catch (const InputError& rejection) {  // this combination has no plan; others may
-      rejectd = rejection.what();
+      rejected = rejection.what();
     }
   }
-  if (!best) throw NotAvailable("no combination runs: " + rejectd);
+  if (!best) throw NotAvailable("no combination runs: " + rejected);
   const bool needs_time = std::string(measure.name) == "throughput" || std::string(measure.name) == "update_seconds";
   if (best->throughput == 0 && needs_time) throw NotAvailable("no combination fits into memory");
   return measure.value(*best);

@@ -60,7 +60,7 @@ TimeSplit split_of(const EvaluatedPlan& e, int ranks) {
 
 // What the rank that lacks most memory needs and has.
 void fill_in_memory(Candidate& candidate, const EvaluatedPlan& e) {
-  candidate.rejectd = e.over;
+  candidate.rejected = e.over;
   for (std::size_t r = 0; r < e.memory.size(); ++r) {
     const Bytes needed = e.memory[r].peak.total(), available = e.p.cluster.devices[e.p.ranks.devices[r].index()].memory;
     if (r == 0 || needed - available > candidate.needed - candidate.available)
@@ -119,7 +119,7 @@ void fill_in(Candidate& candidate, ProfileStore& profiles) {
     for (const RankMemory& rank : e.memory) candidate.versions = std::max(candidate.versions, rank.peak_versions);
     for (const int updates : staleness_of(e.program)) candidate.staleness = std::max(candidate.staleness, updates);
   } catch (const InputError& error) {
-    candidate.rejectd = error.what();
+    candidate.rejected = error.what();
   }
 }
 
@@ -471,7 +471,7 @@ std::string options_text(const Candidate& candidate) {
 }
 
 std::string why_slower(const Candidate& loser, const Candidate& winner) {
-  if (!loser.fits()) return loser.rejectd;
+  if (!loser.fits()) return loser.rejected;
   if (tied(loser, winner)) return "tie";
   struct Part {
     const char* what;

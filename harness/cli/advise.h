@@ -53,13 +53,13 @@ struct Candidate {
   int updates = 1;                  // of the simulation
   int staleness = 0, versions = 1;  // of the rank that has most; updates, and weight tensors
   TimeSplit split;
-  std::string rejectd;  // why it has no plan, or does not fit; "" if it has one that fits
+  std::string rejected;  // why it has no plan, or does not fit; "" if it has one that fits
   AdviceKind kind() const;
-  bool fits() const { return rejectd.empty(); }
+  bool fits() const { return rejected.empty(); }
 };
 
 struct Advice {
-  std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were rejectd
+  std::vector<Candidate> candidates;  // all that were tried, the fastest first, then those that were rejected
   // Systems of which the time was over before any candidate was tried, and before all of them were.
   std::vector<std::string> untried, searched_in_part;
   // With same_plan: "2 pipelines of 4 stages, which begin with layers 0,7,15,22: the cut of gpipe, one_f_one_b".

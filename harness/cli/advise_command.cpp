@@ -35,7 +35,7 @@ int microbatches_of(const Candidate& c) {
 
 // "tie: its plan is data parallelism".
 std::string remark_of(const Candidate& c, const Candidate& fastest) {
-  if (!c.fits()) return c.rejectd;
+  if (!c.fits()) return c.rejected;
   const std::string why = &c == &fastest ? "" : why_slower(c, fastest), kind = plan_kind(c);
   return why + (why.empty() || kind.empty() ? "" : ": ") + kind;
 }
@@ -113,15 +113,15 @@ Json document_of(const Candidate& c, const std::vector<AdviceRow>& rows) {
             {"uneven_ranks", c.split.uneven},
             {"waiting", c.split.waiting},
             {"messages", c.split.messages}}},
-          {"rejectd", c.fits() ? Json(nullptr) : Json(c.rejectd)},
-          {"why", rows.empty() ? c.rejectd : remark_of(c, fastest_of(rows))},
+          {"rejected", c.fits() ? Json(nullptr) : Json(c.rejected)},
+          {"why", rows.empty() ? c.rejected : remark_of(c, fastest_of(rows))},
           {"plan", plan_line(c)},
           {"run", run_line(c)}};
 }
 
 // A line for each system without a candidate that fits: how much memory the one that lacks least of it needs, or why
 // it has no plan.
-void print_rejectd(const Advice& advice) {
+void print_rejected(const Advice& advice) {
   std::map<std::string, const Candidate*> nearest;
   const auto lacks = [](const Candidate& c) { return c.needed - c.available; };  // above 0: it is too large
   for (const Candidate& c : advice.candidates) {
@@ -135,7 +135,7 @@ void print_rejectd(const Advice& advice) {
       fmt::print("does not fit: {} needs at least {} on a device that has {}\n", name, to_text(c->needed),
                  to_text(c->available));
     } else {
-      fmt::print("no plan: {}{}\n", c->rejectd.starts_with(name + ": ") ? "" : name + ": ", visible(c->rejectd));
+      fmt::print("no plan: {}{}\n", c->rejected.starts_with(name + ": ") ? "" : name + ": ", visible(c->rejected));
     }
   }
 }
@@ -151,7 +151,7 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
       advice.candidates.size());
   for (const Assumption& a : assumptions) fmt::print("{:<14} {}\n", a.about + ":", a.text);
   fmt::print("\n");
-  print_rejectd(advice);
+  print_rejected(advice);
   fmt::print("{}", out_of_time(advice, seconds));
 }
 
@@ -193,7 +193,7 @@ int advise_command(const AdviseArguments& a) {
   const Candidate* winner = first.empty() ? nullptr : first.front().best;
   if (!winner && !a.json) {
     if (advice.candidates.empty()) throw InputError("--seconds", "nothing was searched in that time", "give more");
-    print_rejectd(advice);
+    print_rejected(advice);
     fmt::print("{}", out_of_time(advice, a.seconds));
     throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
   }

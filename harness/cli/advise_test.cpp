@@ -25,7 +25,7 @@ TEST(Advise, TriesEveryDegreeOfPipelinesAndOfDevicesThatShareLayers) {
   std::set<std::pair<int, int>> tried;
   const Advice advice = advise(advice_request({"1f1b"}), test_profiles());
   for (const Candidate& c : advice.candidates) {
-    EXPECT_TRUE(c.fits()) << c.rejectd;
+    EXPECT_TRUE(c.fits()) << c.rejected;
     tried.emplace(c.count("data_parallel"), c.count("tensor"));
   }
   EXPECT_EQ(tried, (std::set<std::pair<int, int>>{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 4}}));
@@ -129,7 +129,7 @@ TEST(Advise, StalenessIsThatOfTheOrder) {
   const Advice advice = advise(advice_request({"pipeoptim", "1f1b"}), test_profiles());
   bool asynchronous = false;
   for (const Candidate& c : advice.candidates) {
-    ASSERT_TRUE(c.fits()) << c.rejectd;
+    ASSERT_TRUE(c.fits()) << c.rejected;
     EXPECT_EQ(c.staleness, c.system->synchronous ? 0 : 3);
     asynchronous = asynchronous || !c.system->synchronous;
   }

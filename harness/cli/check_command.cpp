@@ -43,8 +43,8 @@ std::string text_of(const System& system, const ContractReport& report) {
                 "buffered sends: at " +
                     report.needs_buffered_sends + "\n";
   for (const std::string& note : report.notes) text += "note: " + note + "\n";
-  return text + fmt::format("{}: {}, {} taken, {} rejectd\n", system.name, counted(report.faults.size(), "fault"),
-                            counted(static_cast<std::size_t>(report.taken), "problem"), report.rejectd);
+  return text + fmt::format("{}: {}, {} taken, {} rejected\n", system.name, counted(report.faults.size(), "fault"),
+                            counted(static_cast<std::size_t>(report.taken), "problem"), report.rejected);
 }
 
 void send(int pipe, char kind, const std::string& text) {

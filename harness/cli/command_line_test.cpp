@@ -72,7 +72,7 @@ TEST(CommandLine, AWrongFlagOrCommandIsSuggested) {
   EXPECT_EQ(error({"schedule", "-s", "gpipe", "-z", "3"}), "schedule: unknown flag '-z'; see sluice schedule --help");
 }
 
-TEST(CommandLine, OldNamesOfFlagsAreRejectdWithTheNewOnes) {
+TEST(CommandLine, OldNamesOfFlagsAreRejectedWithTheNewOnes) {
   const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
   EXPECT_EQ(error({"plan", "-s", "gpipe", "-w", "tiny", "--devices", "2"}),
             "plan: '--devices' is no flag any more; write --ranks");

@@ -103,18 +103,18 @@ TEST_F(EditedFiles, AFileOfAnOptionThatIsWrongIsAnErrorBeforeAnythingRuns) {
   const std::string out = at("r.jsonl");
   Arguments all = {"run",     "--system",   "dynpipe", "--workload", "tiny",  "--ranks", "2",    "--clock",
                    "virtual", "--no-train", "--steps", "2",          "--out", out,       "--set"};
-  const auto rejectd = [&](const std::string& set, const std::vector<std::string>& texts) {
+  const auto rejected = [&](const std::string& set, const std::vector<std::string>& texts) {
     Arguments with = all;
     with.push_back(set);
     rejects(with, texts);
     EXPECT_FALSE(fs::exists(out));
   };
-  rejectd("forest=nowhere.json", {"--set", "forest", "nowhere.json", "no such file"});
+  rejected("forest=nowhere.json", {"--set", "forest", "nowhere.json", "no such file"});
   put("other.json", R"({"schema": "sluice/cost_graph/1"})");
-  rejectd("forest=other.json", {"forest", "other.json", "/schema: is not 'sluice/co_run/1'"});
+  rejected("forest=other.json", {"forest", "other.json", "/schema: is not 'sluice/co_run/1'"});
   put("cut.json", co_runs("1.5").substr(0, 40));
-  rejectd("forest=cut.json", {"forest", "cut.json"});
-  rejectd("published=nowhere.csv", {"published", "nowhere.csv", "no such file"});
+  rejected("forest=cut.json", {"forest", "cut.json"});
+  rejected("published=nowhere.csv", {"published", "nowhere.csv", "no such file"});
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class HostileInput : public Cli {
   static constexpr int kSeconds = 120;  // tells an answer from a search or a wait without end, on any machine
 };
 
-TEST_F(HostileInput, AbsurdNumbersAreRejectdWhereTheyAreRead) {
+TEST_F(HostileInput, AbsurdNumbersAreRejectedWhereTheyAreRead) {
   expect({{run({"--steps", "1000000000"}), {"--steps", "1000000000"}},
           {run({"--batch", "4000000000000000000"}), {"--batch"}},
           {run({"--microbatches", "2305843009213693952"}), {"--microbatches"}},
@@ -122,7 +122,7 @@ TEST_F(HostileInput, WhatIsNoFileIsNotWaitedFor) {
           {{"compare", "."}, {"folder"}}});
 }
 
-TEST_F(HostileInput, DeepAndHugeFilesAreRejectd) {
+TEST_F(HostileInput, DeepAndHugeFilesAreRejected) {
   put("deep.json", std::string(100'000, '[') + std::string(100'000, ']'));
   put("objects.json", [] {
     std::string text;

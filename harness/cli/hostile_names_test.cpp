@@ -347,13 +347,13 @@ TEST(HostileNames, AreTextOnPagesOfClaims) {
 TEST(HostileNames, OfStudiesAndPicturesNameNoOtherFile) {
   std::string pattern = (fs::temp_directory_path() / "sluice-names-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
-  const auto rejectd = [](const fs::path& file) {
+  const auto rejected = [](const fs::path& file) {
     try {
       read_study(file);
     } catch (const InputError& error) {
       return std::string(error.what());
     }
-    return std::string("not rejectd");
+    return std::string("not rejected");
   };
   for (const std::string name : {"../evil", "a/b", "..", "a)b", "-x", "", "<b>"}) {
     const Json picture = {{"name", name}, {"kind", "throughput"}, {"where", Json::object()}};
@@ -363,11 +363,11 @@ TEST(HostileNames, OfStudiesAndPicturesNameNoOtherFile) {
                         {"commands", Json::array({"sluice run"})},
                         {"sections", Json::array({Json({{"chart", picture}})})}};
     std::ofstream(folder / "study.json") << study.dump();
-    EXPECT_NE(rejectd(folder / "study.json").find("cannot name a file"), std::string::npos)
-        << name << ": " << rejectd(folder / "study.json");
+    EXPECT_NE(rejected(folder / "study.json").find("cannot name a file"), std::string::npos)
+        << name << ": " << rejected(folder / "study.json");
   }
   std::ofstream(folder / "--><b>.json") << "{}";
-  EXPECT_NE(rejectd(folder / "--><b>.json").find("its page's"), std::string::npos);
+  EXPECT_NE(rejected(folder / "--><b>.json").find("its page's"), std::string::npos);
   fs::remove_all(folder);
 }
 

@@ -261,7 +261,7 @@ TEST_F(Launched, ASweepGoesOnAfterARankOfAShardedRunThatThrows) {
   EXPECT_EQ(all[1].outcome, RecordOutcome::ok) << all[1].reason;
 }
 
-TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRejectd) {
+TEST_F(Launched, RanksArePinnedToCoresOfTheirOwnOrRejected) {
   if (!hwloc_built()) GTEST_SKIP() << "this build has no hwloc";
   const int code = run(2, steps(20, {"--pin", "core"}));
   ASSERT_EQ(records().size(), 1u) << log();
@@ -417,7 +417,7 @@ TEST_F(Launched, MovesOverProcessesTrainAsOverThreadsWhetherTheTrainingIsInterru
 }
 
 // Every process finds the same fault: one record says so, and the job goes on.
-TEST_F(Launched, ACheckpointThatWasEditedIsRejectdOnce) {
+TEST_F(Launched, ACheckpointThatWasEditedIsRejectedOnce) {
   write_test_data(folder_);
   ::setenv("SLUICE_DATA", folder_.c_str(), 1);
   const fs::path sweep = folder_ / "sweep.json", checkpoints = folder_ / "checkpoints";

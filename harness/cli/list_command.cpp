@@ -185,9 +185,7 @@ static void print_calibration(const Json& item) {
              item.contains("input_gradients") ? "measured" : "derived from products");
 }
 
-static void print_sweep(const Json& item) {
-  fmt::print("  {:<16} {}\n", text(item, "name"), text(item, "title"));
-}
+static void print_sweep(const Json& item) { fmt::print("  {:<16} {}\n", text(item, "name"), text(item, "title")); }
 
 namespace {
 struct List {

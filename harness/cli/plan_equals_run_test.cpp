@@ -126,7 +126,7 @@ TEST_F(Cli, TheRunLinesOfAdviceGiveTheNumbersBesideThem) {
     const Json advice = document(ask);
     int compared = 0;
     for (const Json& candidate : advice["candidates"]) {
-      if (!candidate["rejectd"].is_null()) continue;
+      if (!candidate["rejected"].is_null()) continue;
       const std::string line = candidate["run"].get<std::string>();
       SCOPED_TRACE(line);
       Arguments run = words_of(line);

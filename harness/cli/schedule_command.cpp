@@ -262,7 +262,7 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::op
 }
 
 // Several systems, or a file and systems: all for the same micro-batches, and the same work for a rank.
-int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::string>& rejectd,
+int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::string>& rejected,
                   const ScheduleArguments& a) {
   std::vector<ScheduleFigures> figures;
   for (const OrderOfOps& order : orders) figures.push_back(figures_of(order, {.repeated = true, .trace = a.text}));
@@ -290,7 +290,7 @@ int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::
       fmt::print("\n");
     }
   fmt::print("{}", visible_lines(schedule_comparison(orders, figures)));
-  for (const std::string& reason : rejectd) fmt::print("no schedule: {}\n", visible(reason));
+  for (const std::string& reason : rejected) fmt::print("no schedule: {}\n", visible(reason));
   fmt::print(
       "--costs {} {}of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
       "activations: held at most by a rank, in {} of a rank's share of the model\n",
@@ -325,21 +325,21 @@ int schedule_command(const ScheduleArguments& a) {
     shared.ranks = static_cast<int>(orders.front().schedule.ranks.size());  // what systems are compared with it at
     shared.microbatches = orders.front().schedule.whole_microbatches();
   }
-  std::vector<std::string> rejectd;
+  std::vector<std::string> rejected;
   for (const System* system : systems) {
     try {
       const Options options = options_with_chunks(*system, a, several ? options_of(*system, given) : given);
       orders.push_back(order_of_arguments(*system, options, shared, several, of));
     } catch (const InputError& e) {
       if (!several) throw;
-      rejectd.push_back(e.what());
+      rejected.push_back(e.what());
     }
   }
-  if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", rejectd.front());
+  if (orders.empty()) throw InputError("schedule", "none of the systems has a schedule", rejected.front());
   if (gives_pairs(op_costs(a)) &&
       std::ranges::none_of(orders, [](const OrderOfOps& order) { return has_pairs(order.schedule); }))
     fmt::print(stderr, "sluice: --costs: the time of a pair has no effect: no op runs in an overlapped pair\n");
-  return several ? print_several(orders, rejectd, shared) : print_one(orders.front(), shared, trace, page);
+  return several ? print_several(orders, rejected, shared) : print_one(orders.front(), shared, trace, page);
 }
 
 }  // namespace sluice

@@ -149,7 +149,7 @@ TEST_F(Cli, ATableGoesOutWithItsMessagesAndComesBack) {
            "rank 1 at 1SEND_B0 for 0RECV_B0 of rank 0", "--csv --messages"});
 }
 
-TEST_F(Cli, WhatPyTorchCannotRunIsRejectdWithTheReason) {
+TEST_F(Cli, WhatPyTorchCannotRunIsRejectedWithTheReason) {
   const auto table = [](const std::string& system) { return Arguments{"schedule", "-s", system, "-n", "4", "--csv"}; };
   rejects(table("chimera"), {"stage 0 is on ranks 0 and 3", "PyTorch gives a stage one rank"});
   rejects(table("data_parallel"), {"stage 0 is on ranks 0, 1, 2 and 3"});
@@ -161,7 +161,7 @@ TEST_F(Cli, WhatPyTorchCannotRunIsRejectdWithTheReason) {
   EXPECT_NE(recomputing.err.find("not in the table: recomputation"), std::string::npos) << recomputing.err;
 }
 
-TEST_F(Cli, AWrongTableIsRejectdWithItsPlace) {
+TEST_F(Cli, AWrongTableIsRejectedWithItsPlace) {
   rejects({"schedule", "--from", at("no.csv")}, {at("no.csv"), "no such file"});
   rejects({"schedule", "--from", put("a.csv", "0F0,0B0\n1F0,xyz\n")}, {"line 2, cell 2", "'xyz' is no action"});
   rejects({"schedule", "--from", put("b.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n")}, {"1 fault", "1F1 is run by no rank"});
@@ -322,7 +322,7 @@ TEST_F(Cli, SeveralSystemsRunAtOnceWithTheOptionsThatTheyHave) {
           {"unknown option 'variant'"});
 }
 
-TEST_F(Cli, NamesAndUnitsAreRejectdPlainly) {
+TEST_F(Cli, NamesAndUnitsAreRejectedPlainly) {
   rejects({"schedule", "-s", "1F1B"}, {"did you mean '1f1b'?"});
   rejects({"plan", "-s", "gpipe", "-w", "profiles/none.json"}, {"no such file 'profiles/none.json'"});
   rejects({"plan", "-s", "gpipe", "-w", "vgg61"}, {"unknown workload 'vgg61'", "did you mean 'vgg16'?"});

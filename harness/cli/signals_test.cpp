@@ -105,7 +105,7 @@ TEST_F(Signals, EndLargeOrdersAndSweeps) {
   ends({"schedule", "-s", "1f1b", "-n", "512", "-m", "10000", "--trace", "t.json"});
   ends({"run", "standard", "--dry-run"});
   ends({"leaderboard", "--add", "graphpipe", "--out", "a.jsonl", "--progress", "none"});
-  ends({"list", "sweeps"});
+  ends({"list", "standard"});
 }
 
 TEST_F(Signals, EndReproductionsAndChecks) {

@@ -1,4 +1,4 @@
-// A checkpoint's first line, written and read, and what is rejectd before memory is asked for.
+// A checkpoint's first line, written and read, and what is rejected before memory is asked for.
 #include "harness/exec/checkpoint_header.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ TEST(Pinning, WhatTheLauncherGaveAProcessAloneIsKeptForIt) {
   EXPECT_EQ(assign_cores({{"a", {0, 1, 2, 3}}, {"a", {0}}, {"a", {0, 1}}}), (std::vector<int>{2, 0, 1}));
 }
 
-TEST(Pinning, FewerCoresThanRanksAreRejectd) {
+TEST(Pinning, FewerCoresThanRanksAreRejected) {
   EXPECT_EQ(error_of([] {
               assign_cores({{"a", {0, 1}}, {"a", {0, 1}}, {"b", {0, 1}}, {"a", {0, 1}}});
             }),
@@ -77,7 +77,7 @@ TEST(Pinning, EveryRankOfARunIsOnACoreOfItsOwnAndTheCallerIsWhereItWas) {
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
-TEST(Pinning, MoreRanksThanTheMachineHasCoresAreRejectd) {
+TEST(Pinning, MoreRanksThanTheMachineHasCoresAreRejected) {
   if (!hwloc_built()) GTEST_SKIP() << "this build has no hwloc";
   EXPECT_THROW(pin_to_cores(100000, nullptr), InputError);
 }

@@ -309,7 +309,7 @@ TEST(LoadClusterTest, ANamedClusterTakesAnotherMemory) {
   EXPECT_NE(flat_rejection("dgx1_v100,speed=2").find("write speed=8-15:0.25"), std::string::npos);
 }
 
-TEST(LoadClusterTest, UnknownNamesAreRejectdWithTheNearest) {
+TEST(LoadClusterTest, UnknownNamesAreRejectedWithTheNearest) {
   EXPECT_EQ(flat_rejection("dgx1_v10"), "unknown cluster 'dgx1_v10'; did you mean 'dgx1_v100'?");
   EXPECT_NE(flat_rejection("no/such/file.json").find("no such file"), std::string::npos);
 }
@@ -388,7 +388,7 @@ TEST(PathTest, TakesTheFasterOfTwoParallelLinks) {
   EXPECT_EQ(path(c, DeviceId(0), DeviceId(1))[0].number, 1u);
 }
 
-TEST(PathTest, IsEmptyToItselfAndRejectdWhereThereIsNone) {
+TEST(PathTest, IsEmptyToItselfAndRejectedWhereThereIsNone) {
   const Cluster c = cluster_of(4, {link(0, 1, 1e9), link(2, 3, 1e9)});
   EXPECT_TRUE(path(c, DeviceId(1), DeviceId(1)).empty());
   EXPECT_EQ(error_of([&] { path(c, DeviceId(0), DeviceId(3)); }),

@@ -213,7 +213,7 @@ TEST(CalibratedCostsTest, BytesAreTheAnalyticOnesAndSecondsTheKernels) {
   EXPECT_DOUBLE_EQ(graph.layers[0].forward.value, seconds_of_product(16, 200, 300));
 }
 
-TEST(CalibratedCostsTest, ADeviceOfAnotherPeakIsRejectd) {
+TEST(CalibratedCostsTest, ADeviceOfAnotherPeakIsRejected) {
   check_same_device({.name = "gpu", .flops = 15e12}, measured_v100());
   const std::string error = error_of([] { check_same_device({.name = "gpu", .flops = 125e12}, measured_v100()); });
   EXPECT_NE(error.find("device 'gpu': has a peak of 1.25e+14 FLOP/s, its calibration 'v100_sxm2_fp32' one of 1.57e+13"),

@@ -75,7 +75,7 @@ TEST(ModelJson, MistakesNameTheirPlace) {
             "m.json: /layers: model 'small', layer 'linear': input 0 cannot be token ids; an Embedding reads them");
 }
 
-TEST(ModelJson, ModelsBeyondAnyMachineAreRejectd) {
+TEST(ModelJson, ModelsBeyondAnyMachineAreRejected) {
   Json json = small();
   json["inputs"] = Json::array({{{"shape", Json::array({100'000'000, 100'000'000})}}});
   EXPECT_NE(error_of([&] { read(json); }).find("larger than any machine"), std::string::npos);

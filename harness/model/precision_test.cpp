@@ -138,7 +138,7 @@ TEST(PrecisionCosts, KeptScoresGoThroughMemory) {
   EXPECT_NEAR(seconds(AttentionScores::kept_with_dropout) - seconds(AttentionScores::kept), 2 * 1e4 * 3 / 0.8e9, 1e-12);
 }
 
-TEST(PrecisionCosts, ADeviceThatStatesNoPeakIn16BitIsRejectd) {
+TEST(PrecisionCosts, ADeviceThatStatesNoPeakIn16BitIsRejected) {
   Device device = kDevice;
   device.flops_16 = 0;
   EXPECT_EQ(error_of([&] { analytic_costs(linear_model(2, 2), 1, device, kMixed); }),

@@ -190,17 +190,17 @@ TEST(TensorSplit, DividesBothFactorsOfAGate) {
 }
 
 TEST(TensorSplit, RejectsADegreeThatDoesNotDivideWithTheNumbers) {
-  const auto rejectd = [](const ModelGraph& model, int degree, const std::string& text) {
+  const auto rejected = [](const ModelGraph& model, int degree, const std::string& text) {
     const std::string error = error_of([&] { split_tensors(model, degree); });
     EXPECT_NE(error.find(text), std::string::npos) << error;
   };
-  rejectd(classifier(10, 4, 6), 4, "layer 'table': 10 rows cannot be divided among 4 devices");
-  rejectd(classifier(12, 4, 6), 3, "layer 'attention': 4 heads cannot be divided among 3 devices");
-  rejectd(classifier(12, 4, 6), 4, "layer 'head': 6 classes cannot be divided among 4 devices");
+  rejected(classifier(10, 4, 6), 4, "layer 'table': 10 rows cannot be divided among 4 devices");
+  rejected(classifier(12, 4, 6), 3, "layer 'attention': 4 heads cannot be divided among 3 devices");
+  rejected(classifier(12, 4, 6), 4, "layer 'head': 6 classes cannot be divided among 4 devices");
   ModelGraph norms = pair_model();
   norms.layers = {{"norm", LayerNorm{2}, {-1}}, {"loss", MseLoss{}, {0}}};
-  rejectd(norms, 2, "model 'pair': has no layer that devices can share");
-  rejectd(pair_model(), 3, "layer 'up': 4 outputs cannot be divided among 3 devices");
+  rejected(norms, 2, "model 'pair': has no layer that devices can share");
+  rejected(pair_model(), 3, "layer 'up': 4 outputs cannot be divided among 3 devices");
 }
 
 }  // namespace

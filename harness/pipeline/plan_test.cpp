@@ -37,7 +37,7 @@ TEST(StageOfLayersTest, FindsTheStageOfEveryLayer) {
   EXPECT_EQ(stage_of_layers(plan_of({{{0, 2}, {DeviceId(0)}}, {{1, 3}, {DeviceId(1)}}}), 4), (std::vector{0, 1, 0, 1}));
 }
 
-TEST(StageOfLayersTest, LayersInNoStageOrInTwoAreRejectd) {
+TEST(StageOfLayersTest, LayersInNoStageOrInTwoAreRejected) {
   const auto rejection = [](std::vector<PlanStage> stages) {
     return error_of([&] { stage_of_layers(plan_of(std::move(stages)), 3); });
   };
@@ -53,7 +53,7 @@ TEST(StageGraphOfPlanTest, BranchesOfTheModelAreBranchesOfStages) {
   EXPECT_EQ(graph.predecessors[3], (std::vector{StageId(1), StageId(2)}));
 }
 
-TEST(StageGraphOfPlanTest, StagesThatNeedEachOtherAreRejectd) {
+TEST(StageGraphOfPlanTest, StagesThatNeedEachOtherAreRejected) {
   const Plan plan = plan_of({{{0, 3}, {DeviceId(0)}}, {{1, 2}, {DeviceId(1)}}});
   EXPECT_EQ(error_of([&] { stage_graph(plan, diamond()); }), "plan: the stages form a cycle through stage 0");
 }

@@ -79,7 +79,7 @@ TEST(PipelineReplicasTest, FiguresOfARankAreThoseOfItsPlaceInThePipeline) {
   EXPECT_EQ(replicate(std::vector{4, 3}, {2, kPipelines}), (std::vector{4, 3, 4, 3}));
 }
 
-TEST(PipelineReplicasTest, PlansThatReplicateTheirStagesThemselvesAreRejectd) {
+TEST(PipelineReplicasTest, PlansThatReplicateTheirStagesThemselvesAreRejected) {
   Plan plan = pipeline(2);
   plan.stages[0].devices.push_back(DeviceId(2));
   EXPECT_EQ(error_of([&] {

@@ -23,7 +23,7 @@ TEST(ScheduleTest, ChunksOfSequencesHaveATextThatRoundTrips) {
   EXPECT_EQ(parse_schedule("rank 0: 0F0.0 0F0.1 0F1.0\n").microbatches, 4);
 }
 
-TEST(ScheduleTest, ChunksThatAreNoneAreRejectd) {
+TEST(ScheduleTest, ChunksThatAreNoneAreRejected) {
   for (const char* text : {"rank 0: 0F0.0 0F1\n", "rank 0: 0F0.\n", "rank 0: 0F0.-1\n", "rank 0: 0F0.1.2\n",
                            "rank 0: 0F0.99999999\n", "rank 0: 0F900000.9\n"})
     EXPECT_THROW(parse_schedule(text), InputError) << text;
@@ -37,7 +37,7 @@ TEST(OpTest, HasATextForm) {
   EXPECT_EQ(parse_op("3B1"), backward_op(3, 1));
 }
 
-TEST(OpTest, AnythingElseIsRejectd) {
+TEST(OpTest, AnythingElseIsRejected) {
   for (const char* text : {"", "F", "5", "5F", "F2", "5X2", "5F2x", "-1F0", "0F-1", "5f2", "5F 2", "99999999999F0",
                            "0F2147483647", "2000000F0"})
     EXPECT_EQ(error_of([&] { parse_op(text); }),
@@ -100,7 +100,7 @@ TEST(StageGraphTest, NeighboursAreAscending) {
   EXPECT_EQ(graph.predecessors[2], (std::vector{StageId(0), StageId(1)}));
 }
 
-TEST(StageGraphTest, CyclesAndBadEdgesAreRejectd) {
+TEST(StageGraphTest, CyclesAndBadEdgesAreRejected) {
   using Edges = std::vector<std::pair<StageId, StageId>>;
   const auto rejection = [](const Edges& edges) { return error_of([&] { stage_graph(3, edges, "plan"); }); };
   EXPECT_EQ(rejection({{StageId(0), StageId(1)}, {StageId(1), StageId(2)}, {StageId(2), StageId(1)}}),

@@ -74,7 +74,7 @@ TEST(PartitionChainTest, AStagePerLayerIsTheOnlyCut) {
   EXPECT_EQ(partition_chain(3, 1, sum_of({5, 1, 9})), (std::vector{0, 3}));
 }
 
-TEST(PartitionChainTest, ImpossibleCutsAreRejectd) {
+TEST(PartitionChainTest, ImpossibleCutsAreRejected) {
   EXPECT_EQ(error_of([] {
               partition_chain(2, 3, sum_of({1, 1}));
             }),
@@ -163,17 +163,17 @@ TEST(BalancedChainTest, GivenStagesAreTaken) {
   EXPECT_EQ(plan.stages[0].layers, (std::vector{0}));
   EXPECT_EQ(plan.stages[1].layers, (std::vector{1, 2, 3, 4}));
   EXPECT_EQ(plan.search.objective, 12);  // F + I + W of four layers
-  const auto rejectd = [&](const std::vector<int>& first_layers) {
+  const auto rejected = [&](const std::vector<int>& first_layers) {
     problem.first_layers = first_layers;
     return error_of([&] { balanced_chain(problem, 2, "test"); });
   };
-  EXPECT_EQ(rejectd({1, 2}),
+  EXPECT_EQ(rejected({1, 2}),
             "stages: 3 stages are given, and test cuts the model into 2; give 1 first layers, those of all stages but "
             "the first");
   for (const int layer : {3, 5})
-    EXPECT_EQ(rejectd({layer}), "stages: no stage can begin with layer " + std::to_string(layer) +
-                                    " of a model of layers 0 to 4; give the layer before it where it is a view or a "
-                                    "loss: they stay with that one");
+    EXPECT_EQ(rejected({layer}), "stages: no stage can begin with layer " + std::to_string(layer) +
+                                     " of a model of layers 0 to 4; give the layer before it where it is a view or a "
+                                     "loss: they stay with that one");
 }
 
 // Cuts at the bars only: layers 0 | 1 2 | 3 4 | 5 6 | 7. The first of the equally good ones is taken.
@@ -202,7 +202,7 @@ TEST(ChunkedChainTest, GivenStagesAreThoseOfEveryDeviceInTurn) {
   EXPECT_EQ(plan.stages[3].layers.size(), 9u);
 }
 
-TEST(BalancedChainTest, MoreRanksThanDevicesAreRejectd) {
+TEST(BalancedChainTest, MoreRanksThanDevicesAreRejected) {
   const CostGraph costs = layers_of({1, 1, 1, 1});
   const Cluster cluster = devices_of({1, 1});
   EXPECT_EQ(error_of([&] { balanced_chain(problem_of(costs, cluster), 3, "test"); }),
@@ -235,7 +235,7 @@ TEST(ChunkedChainTest, BalancesOnTheDeviceOfEveryStage) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 1, 2, 1}));
 }
 
-TEST(ChunkedChainTest, AModelTooShortIsRejectd) {
+TEST(ChunkedChainTest, AModelTooShortIsRejected) {
   CostGraph costs = layers_of(std::vector<double>(6, 1));
   const Cluster cluster = devices_of({1, 1, 1});
   const auto rejection = [&](int chunks) {

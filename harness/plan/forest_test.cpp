@@ -31,7 +31,7 @@ TEST(ForestTest, ASeedMakesTheSameForestAndJsonKeepsIt) {
   for (const double x : {0.5, 1.7, 2.5, 3.3}) EXPECT_DOUBLE_EQ(again.predict({{"x", x}}), a.predict({{"x", x}}));
 }
 
-TEST(ForestTest, ADamagedForestIsRejectd) {
+TEST(ForestTest, ADamagedForestIsRejected) {
   Json json = Forest(two_steps(), {.trees = 1}).json();
   json["trees"][0][0][3] = 0;
   if (std::as_const(json).at("trees").at(0).at(0).at(0).get<int>() >= 0) {
@@ -77,7 +77,7 @@ TEST(ForestTest, ExplainsPublishedSlowdownsThatItHasNotSeen) {
   EXPECT_LT(error.mean_squared, 0.6 * error.mean_squared_of_mean);
 }
 
-TEST(ForestTest, FilesThatHoldNoRowsAreRejectd) {
+TEST(ForestTest, FilesThatHoldNoRowsAreRejected) {
   EXPECT_THROW(read_forest_rows("/nowhere.json"), InputError);
   const std::string file = testing::TempDir() + "/rows.json";
   std::ofstream(file) << R"({"schema": "sluice/co_run/1", "rows": []})";

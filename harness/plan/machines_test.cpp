@@ -22,7 +22,7 @@ TEST(MachineTreeTest, MachinesOfFastLinksAreALevelOfTheirOwn) {
   EXPECT_EQ(tree.bandwidths, (std::vector{100.0, 5.0}));
 }
 
-TEST(BandwidthsTest, TooManyDevicesAreRejectdBeforeTheirPairsAreKept) {
+TEST(BandwidthsTest, TooManyDevicesAreRejectedBeforeTheirPairsAreKept) {
   Cluster many;
   many.devices.resize(100'000);
   many.all_to_all.emplace();

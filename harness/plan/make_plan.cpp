@@ -38,7 +38,7 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
   const double seconds =
       options.values().contains("search_seconds") ? options.integer("search_seconds") : problem.search_seconds;
   std::vector<PlannedPipeline> all;
-  std::optional<InputError> rejectd;
+  std::optional<InputError> rejected;
   for (const int limit : simulated&& replicates ? replica_limits(problem) : std::vector{problem.max_replicas}) {
     problem.max_replicas = limit;
     problem.search_seconds = std::max(0.0, seconds - (thread_seconds() - begin));
@@ -49,10 +49,10 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
     try {
       for (PlannedPipeline& found : system.candidates(problem, options)) all.push_back(std::move(found));
     } catch (const InputError& error) {
-      if (!rejectd) rejectd = error;
+      if (!rejected) rejected = error;
     }
   }
-  if (all.empty()) throw *rejectd;
+  if (all.empty()) throw *rejected;
   if (simulated && replicates && problem.devices <= problem.microbatches)
     all.emplace_back(plain_data_parallelism(problem, system));
   return all;

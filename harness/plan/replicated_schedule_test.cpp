@@ -40,14 +40,14 @@ TEST(ReplicatedScheduleTest, TheInputStagesShareIsRoundedUp) {
   EXPECT_EQ(round_robin_in_flight(placement_of({2, 3, 2})), (std::vector{4, 2, 1}));
 }
 
-TEST(ReplicatedScheduleTest, MoreReplicasThanMicroBatchesAreRejectd) {
+TEST(ReplicatedScheduleTest, MoreReplicasThanMicroBatchesAreRejected) {
   EXPECT_EQ(error_of([] {
               replicated_one_f_one_b(problem_of({1, 3}, 2), {4, 1}, "test");
             }),
             "test: stage 1 has 3 replicas for 2 micro-batches; give every replica at least one");
 }
 
-TEST(ReplicatedScheduleTest, ARankWithTwoStagesIsRejectd) {
+TEST(ReplicatedScheduleTest, ARankWithTwoStagesIsRejected) {
   ScheduleProblem problem = problem_of({1, 1}, 2);
   problem.placement.stages[1] = problem.placement.stages[0];
   problem.ranks = 1;

@@ -108,13 +108,13 @@ TEST(LateSteps, SeveralMicroBatchesMakeOneSumAndLeftoversAreDroppedOrTheirOwn) {
   EXPECT_TRUE(check(kept).empty());
 }
 
-TEST(LateSteps, WeightGradientsInAnotherOrderThanInputGradientsAreRejectd) {
+TEST(LateSteps, WeightGradientsInAnotherOrderThanInputGradientsAreRejected) {
   OneLane lane = one_lane(1, 3);
   std::swap(lane.schedule.ranks[1][0], lane.schedule.ranks[1][1]);
   EXPECT_NE(error_of([&] { lowered(lane, late(1)); }).find("another order than its I"), std::string::npos);
 }
 
-TEST(LateSteps, RanksThatWouldWaitForOneAnotherAreRejectd) {
+TEST(LateSteps, RanksThatWouldWaitForOneAnotherAreRejected) {
   // Each of two stages runs the other's W, but only after the op that waits for its own.
   OneLane lane = one_lane(2, 2);
   lane.placement.weight_gradient_ranks = {Rank(1), Rank(0)};

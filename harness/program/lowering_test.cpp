@@ -198,7 +198,7 @@ TEST(LowerTest, AccumulationUpdatesOnceInSeveralBackwards) {
             "=2\n");
 }
 
-TEST(LowerTest, SchedulesThatDoNotCheckAreRejectd) {
+TEST(LowerTest, SchedulesThatDoNotCheckAreRejected) {
   EXPECT_EQ(error_of([] { lower(parse_schedule("rank 0: 0B0 0F0\n"), chain(1), one_stage_per_rank(1), WeightRule{}); }),
             "schedule: rank 0: 0B0 comes before 0F0, which it needs");
 }
@@ -212,7 +212,7 @@ TEST(LowerTest, ReplicasOfAnAsynchronousStageReduceBeforeEveryStep) {
             "0F1 @0\n0B1 @0\nreduce 0\nstep 0 =1\n0F3 @1\n0B3 @1\nreduce 0\nstep 0 =2\n");
 }
 
-TEST(LowerTest, AnOddBatchForReplicasIsRejectd) {
+TEST(LowerTest, AnOddBatchForReplicasIsRejected) {
   EXPECT_EQ(error_of([] {
               lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), {{{Rank(0), Rank(1)}}},
                     kPipeDream);
@@ -235,7 +235,7 @@ TEST(LowerTest, ReplicasNeedNotDivideOneAnother) {
   EXPECT_EQ(std::ranges::count(program.ranks[2], Opcode::optimizer_step, &Instruction::opcode), 2);
 }
 
-TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRejectd) {
+TEST(LowerTest, ReplicasThatWouldWaitForOneAnotherAreRejected) {
   // Rank 0 reduces after its batch 0 before it forwards batch 2; rank 1 wants batch 3's gradient of
   // rank 2 first, which comes after batch 2.
   const std::string error = error_of([] {

@@ -69,7 +69,7 @@ TEST(OffloadProgramTest, AStashMovesOnceAndOnlyWhileItIsThere) {
             "rank 0: stash_back 0 0: the stash is not where it must be: it is on the device only");
 }
 
-TEST(OffloadProgramTest, RecomputationAndSequenceChunksAreRejectd) {
+TEST(OffloadProgramTest, RecomputationAndSequenceChunksAreRejected) {
   const Offload offload =
       moves_of_rank({move_of(MoveKind::out, 1, 0), move_of(MoveKind::free, 2, 0), move_of(MoveKind::back, 6, 0)});
   EXPECT_THROW(offloading(offload, {.recompute = WeightRule::Recompute::newest}), InputError);

@@ -197,7 +197,7 @@ RC_GTEST_PROP(PyTorchTableTest, WhatIsWrittenIsRead, ()) {
 }
 
 // Whatever bytes a file holds: an order or an InputError.
-RC_GTEST_PROP(PyTorchTableTest, AnyTextIsReadOrRejectd, ()) {
+RC_GTEST_PROP(PyTorchTableTest, AnyTextIsReadOrRejected, ()) {
   const std::vector<char> bytes = *rc::gen::container<std::vector<char>>(rc::gen::element(
       '0', '1', 'F', 'B', 'I', 'W', 'S', 'E', 'N', 'D', '_', ',', '\n', '(', ')', ';', ' ', '"', '\r'));
   try {

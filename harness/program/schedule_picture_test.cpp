@@ -63,7 +63,7 @@ TEST(GridTest, ScalesToTheShortestOpAndLeavesOutWhatTakesNoTime) {
   EXPECT_EQ(draw_schedule({{{}}}), "");
 }
 
-TEST(GridTest, WhatNobodyCouldReadIsRejectd) {
+TEST(GridTest, WhatNobodyCouldReadIsRejected) {
   const Trace trace{{{event(Opcode::forward, 0, 0, 0, 1), event(Opcode::backward, 0, 0, 1, 1e6)}}};
   EXPECT_EQ(error_of([&] { draw_schedule(trace); }),
             "grid: would be 2000000 columns wide; draw fewer micro-batches, or costs that differ "

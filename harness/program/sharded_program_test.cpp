@@ -102,7 +102,7 @@ TEST(ShardedProgramTest, GathersStandBeforeTheReceivesOfTheOpTheyRunBeside) {
             "send_gradient 1->0 1; free 1; reduce_scatter 1; step 1");
 }
 
-TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRejectd) {
+TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRejected) {
   EXPECT_EQ(error_of([] {
               checked(lower(parse_schedule("rank 0: 0F0 0B0 0F2 0B2\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
                             WeightRule{}, {.gather = Gather::on_use, .reduce = Reduce::per_microbatch}));
@@ -117,7 +117,7 @@ TEST(ShardedProgramTest, GroupsThatDoNotMeetAreRejectd) {
             "no error");
 }
 
-TEST(ShardedProgramTest, RulesWithoutAFlushAreRejectd) {
+TEST(ShardedProgramTest, RulesWithoutAFlushAreRejected) {
   EXPECT_EQ(error_of([] {
               lower(parse_schedule("rank 0: 0F0 0B0\nrank 1: 0F1 0B1\n"), chain(1), kTwoRanks,
                     {.update = WeightRule::Update::every_backward},

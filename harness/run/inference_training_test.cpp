@@ -88,7 +88,7 @@ TEST(Inference, HasNoEpochsAndNoTuning) {
   EXPECT_NE(error_of([] { run({{"purpose", "boundary"}}); }).find("is one of training"), std::string::npos);
 }
 
-TEST(Inference, ShardedWeightsAreRejectd) {
+TEST(Inference, ShardedWeightsAreRejected) {
   const Record record = run({{"system", "fsdp"}});
   EXPECT_EQ(record.outcome, RecordOutcome::unsupported);
   EXPECT_NE(record.reason.find("whole weights"), std::string::npos);

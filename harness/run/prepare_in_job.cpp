@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// What the first process tells the others: its costs and the number of ranks, or why the case is rejectd.
+// What the first process tells the others: its costs and the number of ranks, or why the case is rejected.
 static Json prepare_first(const RunCase& c, ProfileStore& profiles, Prepared& prepared) {
   try {
     prepared = prepare(c, profiles);
     return {{"costs", profiles.to_json()}, {"ranks", prepared.ranks.devices.size()}};
   } catch (const InputError& e) {
-    return {{"rejectd", e.what()}};
+    return {{"rejected", e.what()}};
   } catch (const Stopped& stopped) {
     return {{"stopped", stopped.what()}, {"cancelled", stopped.kind == Stopped::Kind::cancelled}};
   }
@@ -30,7 +30,7 @@ std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job
   if (json.contains("stopped"))
     throw Stopped(json.at("cancelled").get<bool>() ? Stopped::Kind::cancelled : Stopped::Kind::timed_out,
                   json.at("stopped").get<std::string>());
-  if (json.contains("rejectd")) throw InputError("", json.at("rejectd").get<std::string>());
+  if (json.contains("rejected")) throw InputError("", json.at("rejected").get<std::string>());
   std::unique_ptr<ProcessGroup> processes = job.first(json.at("ranks").get<int>());
   if (!processes) return nullptr;
   agree_on_error(processes.get(), [&] {

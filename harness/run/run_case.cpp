@@ -17,7 +17,7 @@ namespace sluice {
 
 namespace {
 
-// One case becomes one record: it is prepared, rejectd where it cannot run, trained on its clock, and described.
+// One case becomes one record: it is prepared, rejected where it cannot run, trained on its clock, and described.
 class CaseRun {
  public:
   CaseRun(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks)
@@ -69,7 +69,7 @@ class CaseRun {
     record_.reason = reason;
   }
 
-  // False: no rank of the case runs in this process, or the case is rejectd.
+  // False: no rank of the case runs in this process, or the case is rejected.
   bool prepare_ranks() {
     if (job() && case_.ranks > job()->size()) {
       reject(std::to_string(case_.ranks) + " ranks need as many processes; the job has " +

@@ -389,9 +389,9 @@ TEST_F(RunCaseTest, PipeMaresFirstEpochsMayBeSynchronous) {
   ASSERT_EQ(mare.outcome, RecordOutcome::ok) << mare.reason;
   EXPECT_NEAR(*mare.curve[0].loss, *plain.curve[0].loss, 1e-5);
   EXPECT_GT(std::abs(*mare.curve[1].loss - *plain.curve[1].loss), 1e-5);
-  const Record rejectd =
+  const Record rejected =
       run({{"system", "pipemare"}, {"evaluation", "snapshot"}, {"options", {{"synchronous_epochs", 1}}}});
-  EXPECT_EQ(rejectd.outcome, RecordOutcome::unsupported);
+  EXPECT_EQ(rejected.outcome, RecordOutcome::unsupported);
 }
 
 // Bytes of a kind that all ranks of a record send.
@@ -400,7 +400,7 @@ std::int64_t sent(const Record& record, SentKind kind) {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-TEST_F(RunCaseTest, PinnedRanksAreNamedWithTheirCoresOrRejectd) {
+TEST_F(RunCaseTest, PinnedRanksAreNamedWithTheirCoresOrRejected) {
   const Json steps = {{"clock", "wall"}, {"costs", "analytic"}, {"epochs", 0}, {"steps", 2}};
   const auto with = [&](const Json& more) {
     Json entry = steps;
@@ -474,7 +474,7 @@ TEST_F(RunCaseTest, SeveralPipelinesDivideTheMicroBatches) {
       }
 }
 
-TEST_F(RunCaseTest, PipelinesThatCannotBeCopiedAreRejectd) {
+TEST_F(RunCaseTest, PipelinesThatCannotBeCopiedAreRejected) {
   const Record odd = run({{"system", "gpipe"}, {"microbatches", 2}, {"ranks", 4}, {"data_parallel", 4}});
   EXPECT_EQ(odd.outcome, RecordOutcome::unsupported);
   EXPECT_NE(odd.reason.find("cannot be divided among 4 pipelines"), std::string::npos) << odd.reason;

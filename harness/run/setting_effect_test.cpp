@@ -75,7 +75,7 @@ Json experiment(const RunCase& c) {
     if (c.clock == Clock::wall)
       all["machine"] = {c.interference, c.slowdown, c.throttle, choice_name(c.weight_gradient)};
   } catch (const InputError& e) {
-    all["rejectd"] = std::string(e.what());
+    all["rejected"] = std::string(e.what());
   }
   return all;
 }
@@ -218,7 +218,7 @@ TEST_P(SettingEffect, WhatMakesAnotherCaseMakesAnotherExperiment) {
       if (!base) continue;
       const Json as_before = experiment(*base);
       ASSERT_EQ(experiment(*base), as_before) << scenario;
-      if (as_before.contains("rejectd")) continue;
+      if (as_before.contains("rejected")) continue;
       for (const Change& change : changes) {
         if (const auto known = has_effect.find(change.key); known != has_effect.end() && known->second) continue;
         Json values = entry;

@@ -37,6 +37,7 @@ constexpr double kMaxWaiting = 2;  // seconds, for cores that work side by side
 fs::path new_temporary_folder() {
   std::string name = (fs::temp_directory_path() / "sluice-validate-XXXXXX").string();
   if (!::mkdtemp(name.data())) throw RunError(name + ": cannot be made: " + errno_text(errno));
+  set_scratch_folder(name);
   return name;
 }
 

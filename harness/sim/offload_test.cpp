@@ -60,7 +60,7 @@ TEST(OffloadTimesTest, CopiesOfARankTakeTurns) {
                                                   "0B1 11-13", "0B0 13-15", "step 0 15-15"}));
 }
 
-TEST(OffloadTimesTest, ADeviceWithoutAHostLinkIsRejectd) {
+TEST(OffloadTimesTest, ADeviceWithoutAHostLinkIsRejected) {
   const Schedule schedule = parse_schedule("rank 0: 0F0 0F1 0F2 0F3 0B3 0B2 0B1 0B0\n");
   const Program program = lower(schedule, chain(1), one_stage_per_rank(1), {}, {}, {}, offload_all(schedule));
   EXPECT_THROW(simulate(program, uniform_costs(1, 1, 1, 1), latency_cluster(1, Seconds(0)), identity_devices(1)),

@@ -364,7 +364,7 @@ RC_GTEST_PROP(EngineTest, EveryRandomProgramEndsOnASharedBus, (unsigned seed)) {
   RC_ASSERT(end() > 0);
 }
 
-TEST(SimulateTest, BadInputIsRejectd) {
+TEST(SimulateTest, BadInputIsRejected) {
   const Program program = lower(example_1f1b(2, 2), chain(2), one_stage_per_rank(2), WeightRule{});
   const Costs costs = uniform_costs(2, 1, 1, 1);
   EXPECT_EQ(error_of([&] { simulate(program, costs, cluster_of(2, {}), identity_devices(2)); }),

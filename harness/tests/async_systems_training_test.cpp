@@ -337,7 +337,7 @@ class CheckpointFile : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(file_); }
 };
 
-TEST_F(CheckpointFile, OfSomethingElseOrCutOffIsRejectd) {
+TEST_F(CheckpointFile, OfSomethingElseOrCutOffIsRejected) {
   const ModelGraph model = test_mlp();
   const TestSetup setup("pipedream", {}, model, 2, 8, 1);
   SessionSpec spec = setup.spec({.learning_rate = 0.01, .momentum = 0.9});

@@ -82,7 +82,7 @@ TEST(SystemTableTest, NamesAndAliasesAreUnique) {
   EXPECT_GE(names.size(), 5u);
 }
 
-TEST(SystemTableTest, UnknownNamesAreRejectdWithTheNearest) {
+TEST(SystemTableTest, UnknownNamesAreRejectedWithTheNearest) {
   try {
     find_system("gpip", "quick.json: /grid/0/system");
     FAIL();
@@ -193,7 +193,7 @@ TEST(Contract, TellsWhatARejectionSays) {
   };
   const ContractReport report = check_contract(system, {.max_ranks = 2, .max_microbatches = 6});
   EXPECT_TRUE(report.faults.empty()) << report.faults.front().text;
-  EXPECT_EQ(report.rejectd, 6);
+  EXPECT_EQ(report.rejected, 6);
   ASSERT_EQ(report.rejections.size(), 1u);
   EXPECT_EQ(report.rejections.begin()->first, "wrong: one rank only; use single_device");
   EXPECT_EQ(report.rejections.begin()->second, "ranks=2 microbatches=1");

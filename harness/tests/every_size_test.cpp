@@ -291,7 +291,7 @@ class EverySizeTest : public testing::TestWithParam<SizeCase> {};
 TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRejects) {
   const SizeCase& c = GetParam();
   const System& system = find_system(c.system, "test");
-  int by_formula = 0, rejectd = 0;
+  int by_formula = 0, rejected = 0;
   for (int p = 2; p <= 8; ++p)
     for (int m = 1; m <= 4 * p; ++m)
       for (int v = 1; v <= (c.chunked ? 4 : 1); ++v) {
@@ -331,12 +331,12 @@ TEST_P(EverySizeTest, MakesAScheduleThatKeepsItsClosedFormOrRejects) {
                       message.find(text(p) + " ranks") != std::string::npos)
               << message;
           EXPECT_NE(message.find("; "), std::string::npos) << message;
-          ++rejectd;
+          ++rejected;
         }
       }
   EXPECT_GE(by_formula, 4);
   RecordProperty("by_formula", by_formula);
-  RecordProperty("rejectd", rejectd);
+  RecordProperty("rejected", rejected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Systems, EverySizeTest, testing::ValuesIn(cases()),

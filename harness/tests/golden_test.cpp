@@ -111,7 +111,7 @@ TEST(GoldenScheduleTest, InterleavedInGroupsThatDoNotDivide) {
             "7F7 3B3 3B4 3B5 7B6 7B7 3B6 3B7\n");
 }
 
-TEST(GoldenScheduleTest, InterleavedInGroupsSmallerThanTheRanksIsRejectdWithItsCycle) {
+TEST(GoldenScheduleTest, InterleavedInGroupsSmallerThanTheRanksIsRejectedWithItsCycle) {
   const Made made = make("interleaved_1f1b", 4, 8, {{"group", "3"}});
   const ScheduleProblem& problem = made.chain.problem;
   EXPECT_EQ(error_of([&] { lower(made.schedule, problem.graph, problem.placement, {}); }),

@@ -284,7 +284,7 @@ std::string rejection(const std::string& name, int p, int m, const Given& given 
   return error_of([&] { make(name, p, m, given); });
 }
 
-TEST(InvalidSizesTest, AreRejectdByName) {
+TEST(InvalidSizesTest, AreRejectedByName) {
   EXPECT_EQ(rejection("interleaved_1f1b", 4, 6),
             "interleaved_1f1b: 6 micro-batches are not a multiple of 4 ranks; change one of them, "
             "or set rule=torch");

@@ -168,7 +168,7 @@ TEST(SequenceChunksTest, WithoutChunksTheOrdersAreThoseOfOneForwardOneBackward) 
   EXPECT_EQ(text("slimpipe", whole).substr(0, 40), "rank 0: 0F0 0F1 0F2 0F3 0F4 0F5 0F6 0B0 ");
 }
 
-TEST(SequenceChunksTest, GroupsThatDoNotDivideAreRejectd) {
+TEST(SequenceChunksTest, GroupsThatDoNotDivideAreRejected) {
   EXPECT_EQ(error_of([&] {
               order_of("seq1f1b", 3, 3, {{"variant", "interleaved"}, {"group", "released"}});
             }),
@@ -224,7 +224,7 @@ TEST(SequenceChunksTest, ABalancedCutOfEqualWorkTakesEqualTimes) {
   EXPECT_NEAR(sum, 1, 1e-9);
 }
 
-TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRejectd) {
+TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRejected) {
   EXPECT_EQ(error_of([&] { TestSetup("seq1f1b", {}, test_mlp(), 2, 4, 2); }),
             "seq1f1b: sequences of '" + test_mlp().name + "' cannot be cut into chunks: layer '" +
                 test_mlp().layers[0].name +
@@ -237,7 +237,7 @@ TEST(SequenceChunksTest, ModelsWhoseSequencesCannotBeCutAreRejectd) {
             "positions");
 }
 
-TEST(SequenceChunksTest, WhatNeedsWholeSequencesIsRejectd) {
+TEST(SequenceChunksTest, WhatNeedsWholeSequencesIsRejected) {
   const Order order = order_of("seq1f1b", 2, 2, {});
   const ScheduleProblem& problem = order.chain.problem;
   const auto lowered = [&](const WeightRule& rule) {

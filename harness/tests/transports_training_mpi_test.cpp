@@ -16,10 +16,10 @@ namespace sluice {
 namespace {
 
 // What the first member has to say, where some systems reject this many ranks.
-void tell_rejectd(const std::vector<std::string>& rejectd, std::size_t of) {
+void tell_rejected(const std::vector<std::string>& rejected, std::size_t of) {
   if (job->rank() != 0) return;
-  std::cout << rejectd.size() << " of " << of << " rejectd, by threads as well:";
-  for (const std::string& r : rejectd) std::cout << " [" << r << "]";
+  std::cout << rejected.size() << " of " << of << " rejected, by threads as well:";
+  for (const std::string& r : rejected) std::cout << " [" << r << "]";
   std::cout << "\n";
 }
 
@@ -27,7 +27,7 @@ void tell_rejectd(const std::vector<std::string>& rejectd, std::size_t of) {
 ModelGraph model_for(const System& system) { return system.sequence ? test_transformer() : test_mlp(); }
 
 TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
-  std::vector<std::string> rejectd;
+  std::vector<std::string> rejected;
   std::size_t variants = 0;
   for (const System* system : all_systems())
     for (const auto& options : option_sets(*system)) {
@@ -36,14 +36,14 @@ TEST(Transports, every_system_trains_the_same_bits_on_threads_and_over_mpi) {
       const DataFeed feed = random_feed(model, kUpdates * kBatch);
       const Variant variant{system->name, options};
       ++variants;
-      if (!expect_same_bits(variant, model, feed)) rejectd.push_back(to_text(variant));
+      if (!expect_same_bits(variant, model, feed)) rejected.push_back(to_text(variant));
     }
-  tell_rejectd(rejectd, variants);
-  EXPECT_LE(rejectd.size(), variants / 10);
+  tell_rejected(rejected, variants);
+  EXPECT_LE(rejected.size(), variants / 10);
 }
 
 TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharded) {
-  std::vector<std::string> rejectd;
+  std::vector<std::string> rejected;
   std::size_t variants = 0;
   for (const System* system : all_systems()) {
     if (system->inference_only) continue;
@@ -57,14 +57,14 @@ TEST(Transports, every_synchronous_system_does_with_its_stages_shared_and_sharde
         const Variant variant{system->name, {}, replicas, sharding};
         ++variants;
         if (expect_same_bits(variant, model, feed)) continue;
-        rejectd.push_back(to_text(variant));
+        rejected.push_back(to_text(variant));
         // Two pipelines of these, a rank each or an odd number, are none; words are divided among all ranks.
         EXPECT_TRUE(system->name == "layerpipe_style" || system->divides_words ||
                     (job->size() == 2 && (system->name == "chimera" || system->name == "dualpipe")))
             << to_text(variant);
       }
   }
-  tell_rejectd(rejectd, variants);
+  tell_rejected(rejected, variants);
 }
 
 // What systems shard of themselves.
@@ -85,7 +85,7 @@ TEST(Transports, sharded_systems_do_on_other_kinds_of_model) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
     for (const Variant& variant : sharded_systems())
-      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejectd";
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejected";
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Transports, ranks_that_share_layers_give_the_same_bits) {
     for (const int tensor : std::set{2, job->size()})
       for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"}) {
         if (model.name != "gpt" && tensor > 2) continue;  // two heads
-        EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": rejectd";
+        EXPECT_TRUE(expect_same_bits({.system = system, .tensor = tensor}, model, feed)) << system << ": rejected";
       }
   }
 }
@@ -112,7 +112,7 @@ TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {
   const ModelGraph model = test_mlp();
   const DataFeed feed = random_feed(model, kUpdates * kBatch);
   for (const char* system : {"data_parallel", "fsdp", "gpipe", "one_f_one_b", "zero_bubble", "layerpipe_style"})
-    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": rejectd";
+    EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": rejected";
 }
 
 // The copies of the head's weight are on the first and the last rank, or both on one (V placements).
@@ -122,7 +122,7 @@ TEST(Transports, tied_weights_in_several_stages_give_the_same_bits) {
   const DataFeed feed = random_feed(model, kUpdates * kBatch);
   for (const double clip_norm : {0.0, 0.01}) {
     for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"})
-      EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = clip_norm}, model, feed)) << system << ": rejectd";
+      EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = clip_norm}, model, feed)) << system << ": rejected";
     EXPECT_TRUE(expect_same_bits({.system = "zero_bubble", .options = {{"variant", "v"}}, .clip_norm = clip_norm},
                                  model, feed));
   }
@@ -132,7 +132,7 @@ TEST(Transports, so_do_the_others) {
   for (const ModelGraph& model : {test_cnn(), test_transformer(), test_gnmt()}) {
     const DataFeed feed = random_feed(model, kUpdates * kBatch);
     for (const char* system : {"zero_bubble", "pipedream", "chimera", "dualpipe", "layerpipe_style"})
-      EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": rejectd";
+      EXPECT_TRUE(expect_same_bits({system}, model, feed)) << system << ": rejected";
   }
 }
 
@@ -174,7 +174,7 @@ TEST(Transports, plans_that_are_no_chains_give_the_same_bits) {
                                    Variant{"graphpipe", {{"partition", "sequential"}, {"max_degree", "1"}}},
                                    Variant{"spp", {{"order", "ready"}, {"stages", "1"}}},
                                    Variant{"spp", {{"order", "strict"}, {"stages", "2"}}}})
-      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejectd";
+      EXPECT_TRUE(expect_same_bits(variant, model, feed)) << to_text(variant) << ": rejected";
   }
 }
 

@@ -77,7 +77,7 @@ TEST(Segments, ASynchronousProgramIsOneUpdatesAndRepeated) {
   EXPECT_TRUE(subject.segments(0).samples(segments.undrained()[0]).empty());
 }
 
-TEST(Segments, AnEpochShorterThanItsEvaluationsIsRejectd) {
+TEST(Segments, AnEpochShorterThanItsEvaluationsIsRejected) {
   const Subject subject({{"epochs", 1}, {"evaluations_per_epoch", 3}});
   EXPECT_THROW(subject.segments(30), InputError);
 }

@@ -227,7 +227,7 @@ TEST(Tuning, ARoundKeepsNoRateThatDoesNotCountUnlessNoneDoes) {
   EXPECT_EQ(none.cases()[0].optimizer.learning_rate, 0.03);
 }
 
-TEST(Tuning, BadInputIsRejectdWithItsPlace) {
+TEST(Tuning, BadInputIsRejectedWithItsPlace) {
   const std::string at = "s.json: /grid/0/";
   const auto tune = [](const Json& value) { return tuned({{"tune", value}}); };
   Json entry = tuned();

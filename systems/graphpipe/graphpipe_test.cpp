@@ -440,7 +440,7 @@ TEST(GraphPipePlans, BranchesHoldLessThanASequenceAndFinishEarlier) {
   EXPECT_LT(planning.seconds(graph), planning.seconds(sequence));
 }
 
-TEST(GraphPipePlans, WhatDoesNotFitIsRejectd) {
+TEST(GraphPipePlans, WhatDoesNotFitIsRejected) {
   std::mt19937 random(1);
   const Planning planning(random_model(random, 6), 2, 4, Bytes(1));
   EXPECT_FALSE(planning.plan({}));

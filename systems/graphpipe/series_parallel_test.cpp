@@ -62,7 +62,7 @@ TEST(SeriesParallelTest, LongBranches) {
   EXPECT_EQ(tree.added, kLength);  // the second branch before 120
 }
 
-TEST(SeriesParallelTest, CyclesAndUnknownVerticesAreRejectd) {
+TEST(SeriesParallelTest, CyclesAndUnknownVerticesAreRejected) {
   EXPECT_EQ(error_of([] { tree_of(2, {{0, 1}, {1, 0}}); }), "test: the graph has a cycle");
   EXPECT_EQ(error_of([] { tree_of(2, {{0, 2}}); }), "test: edge 0 -> 2 names a vertex that does not exist");
 }

@@ -23,13 +23,13 @@ class BinarySearch {
     // stage of the graph found.
     const double slowest = std::min(slowest_stage(), limits_.faster_than * (1 - 1e-9));
     if (slowest < slowest_stage() && !program_.has_enough_devices(slowest)) return best_;
-    auto [rejectd, bound] = least_with_enough_devices(slowest);
+    auto [rejected, bound] = least_with_enough_devices(slowest);
     try {
       for (double step = 0.01; !attempt(bound) && bound < slowest; step = std::min(2 * step, 0.25)) {
-        rejectd = bound;
+        rejected = bound;
         bound = bound > 0 ? std::min(slowest, bound * (1 + step)) : slowest;
       }
-      if (!best_.stages.empty()) halve(times_between(rejectd, best_.slowest));
+      if (!best_.stages.empty()) halve(times_between(rejected, best_.slowest));
     } catch (const OutOfLimits&) {
       best_.complete = false;
     }

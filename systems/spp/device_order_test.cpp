@@ -78,7 +78,7 @@ TEST(PairBandwidthsTest, ThePathsSlowestLinkCounts) {
   EXPECT_EQ(pair_bandwidths(cluster, 2).size(), 2u);
 }
 
-TEST(PairBandwidthsTest, DevicesWithoutAPathAreRejectd) {
+TEST(PairBandwidthsTest, DevicesWithoutAPathAreRejected) {
   Cluster cluster{.name = "c", .source = "", .devices = std::vector<Device>(3), .links = {}};
   cluster.links = {link(0, 1, 1)};
   EXPECT_EQ(error_of([&] { pair_bandwidths(cluster, 3); }),

@@ -256,7 +256,7 @@ TEST(SppTest, AsManyReplicasAsMicroBatches) {
   EXPECT_EQ(text_of(c.plan({{"all_devices", "no"}})), "[0,2)@0 ");
 }
 
-TEST(SppTest, BadInputIsRejectd) {
+TEST(SppTest, BadInputIsRejected) {
   const Case c{costs_of({1}, {1}, {}, {0}), cluster_of(bandwidths_of(3, 1, {})), 2};
   EXPECT_EQ(error_of([&] { c.plan(); }),
             "spp: no plan of 1 cuttable layers uses all of 3 devices with at most 2 replicas a "

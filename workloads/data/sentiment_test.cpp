@@ -96,7 +96,7 @@ TEST_F(SentimentTest, MissingPartsAreNamed) {
   EXPECT_TRUE(error_of(load).starts_with(at("train.tsv") + ": no such file"));
 }
 
-TEST_F(SentimentTest, ModelsOfAnotherKindAreRejectd) {
+TEST_F(SentimentTest, ModelsOfAnotherKindAreRejected) {
   put_text("train.tsv", "1\tgood\n");
   EXPECT_EQ(error_of([&] { load_dataset(folder_); }), folder_ + ": holds text, the model reads images");
   const TextLimits translation{.source_length = 3, .source_vocabulary = 9, .target_length = 3, .target_vocabulary = 9};

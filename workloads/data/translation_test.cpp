@@ -78,7 +78,7 @@ TEST_F(TranslationTest, ParallelFilesMustMatch) {
   EXPECT_TRUE(error_of(load).starts_with(at("test.de") + ": no such file"));
 }
 
-TEST_F(TranslationTest, ATextThatNobodyMarkedAsTheSourceIsRejectd) {
+TEST_F(TranslationTest, ATextThatNobodyMarkedAsTheSourceIsRejected) {
   put_text("train.fr", "a\n");
   put_text("train.de", "a\n");
   EXPECT_NE(error_of([&] { load_dataset(folder_, kLimits); }).find("train.en and train.de"), std::string::npos);

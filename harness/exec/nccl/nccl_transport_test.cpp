@@ -347,7 +347,7 @@ TEST(NcclLinks, AMemberThatNeverComesIsAnErrorAndNoHang) {
   }
 }
 
-TEST(NcclLinks, MoreStreamsThanAGpuRunsAreRejectd) {
+TEST(NcclLinks, MoreStreamsThanAGpuRunsAreRejected) {
   // One rank that hears from 40 others.
   Program program;
   program.ranks.resize(41);

@@ -48,7 +48,7 @@ TEST(DividedProduct, OfAConvolutionIsTheWholeOne) {
   expect_parts_are_the_whole({"of one pixel", Conv2d{6, 4, 1}, {-1}}, {6, 5, 5}, {3, 6, 5, 5}, 1);
 }
 
-TEST(DividedProduct, OtherLayersAreRejectd) {
+TEST(DividedProduct, OtherLayersAreRejected) {
   EXPECT_THROW(channel_gradient({"relu", Activation{}, {-1}}, at::zeros({1, 2}), at::zeros({2, 2}), {2}),
                std::invalid_argument);
 }
@@ -90,7 +90,7 @@ TEST(DividedProduct, AStageReturnsItsOwnChannelsAndWhatTheOthersNeed) {
   EXPECT_TRUE(at::allclose(rest, expected[0].narrow(1, 4, 2), 1e-12, 1e-12));
 }
 
-TEST(DividedProduct, AStageThatDoesNotBeginWithAProductIsRejectd) {
+TEST(DividedProduct, AStageThatDoesNotBeginWithAProductIsRejected) {
   const ModelGraph model{
       .name = "relu first",
       .inputs = {{.shape = {4}}},
