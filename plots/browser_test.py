@@ -93,7 +93,7 @@ LEGIBLE = r"""
     }
     return [255, 255, 255];
   }
-  function meets(a, b, by) {  // by so many pixels in both directions
+  function meets(a, b, by) {  // by this many pixels in both directions
     return Math.min(a.right, b.right) - Math.max(a.left, b.left) > by &&
       Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > by;
   }

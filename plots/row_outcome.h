@@ -16,7 +16,7 @@ std::string short_outcome(const Record& record);
 // "out of memory": the outcome's name as a reader writes it.
 std::string outcome_words(RecordOutcome outcome);
 
-// Bytes of the largest rank of a row's leanest seed; none unless all seeds are out of memory.
+// Bytes of the largest rank of a row's seed that needs least; none unless all seeds are out of memory.
 std::optional<double> needed_memory(const ComparisonRow& row);
 
 // Bytes of the smallest device that was too small for a row; none where every row fits.

@@ -16,7 +16,7 @@ namespace sluice {
 class JsonReader;
 
 // Fields of a record by their names in its line ("ranks", "options.partition"), each with the values, as text, of which
-// it has one. "null" (null in the file): the record lacks the field. Besides them "rate": "tuned" where the learning
+// it has one. "null" (null in the file): the record lacks the field. In addition "rate": "tuned" where the learning
 // rate of a run was tuned, "given" where not.
 using Conditions = std::map<std::string, std::vector<std::string>>;
 // The object of that key, each member a value or a list of values; empty where it is missing. Throws InputError.

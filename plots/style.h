@@ -36,7 +36,7 @@ std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
 std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
 
-// In lines of at most so many characters, cut at spaces; a longer word is a line of its own.
+// In lines of at most this many characters, cut at spaces; a longer word is a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters);
 Json panel_heading(const std::string& title);  // of one of several panels
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:

@@ -27,7 +27,7 @@ import textwrap
 
 INFINITY = float("inf")
 EQUAL = [(2, 2), (2, 3), (2, 4), (3, 3), (3, 4)]  # ranks, micro-batches: twenty instances each, solved to the end
-UNEQUAL = [(2, 4), (3, 4), (3, 6), (4, 6), (4, 8)]  # twenty instances each, for so many seconds at most
+UNEQUAL = [(2, 4), (3, 4), (3, 6), (4, 6), (4, 8)]  # twenty instances each, for a number of seconds at most
 SECONDS = 60
 
 

@@ -170,7 +170,7 @@ StageMemory sum_of(std::int64_t times, const StageMemory& a, const StageMemory& 
 }
 
 // Stages of a GPT with dropout, which keeps its scores, in 16 bit: `blocks` blocks each; where "ends" is given, the
-// first and the last have that many, and the embedding and the head besides.
+// first and the last have that many, plus the embedding and the head.
 StageBytes transformer_stages(JsonReader fields, std::int64_t micro_batch, const std::string& where) {
   const auto size = [&](const std::string& key, int least) {
     return fields.integer<std::int64_t>(key, least, 1'000'000);

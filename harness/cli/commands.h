@@ -70,7 +70,7 @@ struct ProfileArguments {
   std::optional<int> neighbours;  // busy ranks; none: on all the other cores
   bool co_run = false;            // slowdowns under loads in place of costs
   double seconds = 1;             // of each load
-  std::string published;          // file of slowdowns that the forest learns from besides; "": none
+  std::string published;          // file of slowdowns that the forest also learns from; "": none
 };
 int profile_command(const ProfileArguments& a);
 
