@@ -1,4 +1,4 @@
-# sluice_room(NAME [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
+# sluice_room(NAME [UNSANITIZED] [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
 #             [COMMON_HEADERS header...] [TEST_COMMON_HEADERS header...]): the folder of the calling
 # CMakeLists.txt as one static library, sluice_NAME, with its tests in one program, NAME_test, and its benchmarks in
 # another, NAME_bench. Tests are in the folder of what they test, so the end of a file's name says what it is:
@@ -8,9 +8,10 @@
 #   ..._training_test.cpp, ...    trains for real: needs LibTorch, and is in a program of its own, NAME_training_test
 #   cuda_*.cpp                    needs CUDA: harness/exec/torch/cuda
 #   main.cpp                      is a program's own
+# UNSANITIZED: the tests of this process are built without sanitizers only.
 # COMMON_HEADERS, TEST_COMMON_HEADERS: to precompile for the room's library or tests instead of those of all rooms.
 function(sluice_room name)
-  cmake_parse_arguments(room "" "" "LIBRARIES;TEST_LIBRARIES;SUBFOLDERS;COMMON_HEADERS;TEST_COMMON_HEADERS" ${ARGN})
+  cmake_parse_arguments(room UNSANITIZED "" "LIBRARIES;TEST_LIBRARIES;SUBFOLDERS;COMMON_HEADERS;TEST_COMMON_HEADERS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(folder ${room_SUBFOLDERS})
     get_filename_component(folder ${folder} ABSOLUTE)
@@ -28,6 +29,9 @@ function(sluice_room name)
   endforeach()
   if(SLUICE_BOOST_DIR)
     list(APPEND test ${oracle_test})
+  endif()
+  if(room_UNSANITIZED AND SLUICE_SANITIZE OR NOT room_UNSANITIZED AND NOT SLUICE_TORCH_FREE_TESTS)
+    set(test)
   endif()
   set(library)
   if(files)
@@ -51,10 +55,7 @@ function(sluice_room name)
       target_link_libraries(${program} PRIVATE ${${own_libraries}})
       sluice_together(${program})
       sluice_test_program(${program} ${room_TEST_COMMON_HEADERS})
-      # NO_PRETTY_VALUES: a parameter's bytes, which change from run to run, stay out of its test's name.
-      # RC_PARAMS: properties draw the same inputs everywhere; a program that is started by hand draws others each time.
-      gtest_discover_tests(${program} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
-                           PROPERTIES TIMEOUT 1800 ENVIRONMENT RC_PARAMS=seed=2026)
+      sluice_add_test_shards(${program})
     endif()
   endforeach()
   foreach(kind bench training_bench)
@@ -65,7 +66,7 @@ function(sluice_room name)
       sluice_common_headers(${name}_${kind} product)
     endif()
   endforeach()
-  if(MPI_CXX_FOUND AND SLUICE_TESTS AND mpi_test)
+  if(MPI_CXX_FOUND AND SLUICE_TESTS AND NOT SLUICE_SANITIZE AND mpi_test)
     add_executable(${name}_mpi_test ${mpi_test})
     target_link_libraries(${name}_mpi_test PRIVATE ${training_libraries} rapidcheck GTest::gtest)
     target_compile_options(${name}_mpi_test PRIVATE -O0)
@@ -127,6 +128,17 @@ function(sluice_test_program target)  # further arguments: as of sluice_common_h
   target_link_libraries(${target} PRIVATE rapidcheck GTest::gtest_main)
   target_compile_options(${target} PRIVATE -O0)
   sluice_common_headers(${target} test ${ARGN})
+endfunction()
+
+# PROGRAM.1_of_8, ...: a process for every eighth test of a program, since one for every test would start 3,000.
+# RC_PARAMS: properties draw the same inputs everywhere; a program that is started by hand draws others each time.
+function(sluice_add_test_shards program)
+  foreach(index RANGE 7)
+    math(EXPR number "${index} + 1")
+    add_test(NAME ${program}.${number}_of_8 COMMAND ${program} --gtest_brief=1)
+    set_tests_properties(${program}.${number}_of_8 PROPERTIES TIMEOUT 1800 ENVIRONMENT
+                         "RC_PARAMS=seed=2026;GTEST_TOTAL_SHARDS=8;GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 function(sluice_mpi_test name processes helper)
