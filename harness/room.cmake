@@ -1,4 +1,4 @@
-# sluice_room(NAME [UNSANITIZED] [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
+# sluice_room(NAME [COLD] [UNSANITIZED] [LIBRARIES lib...] [TEST_LIBRARIES lib...] [SUBFOLDERS folder...]
 #             [COMMON_HEADERS header...] [TEST_COMMON_HEADERS header...]): the folder of the calling
 # CMakeLists.txt as one static library, sluice_NAME, with its tests in one program, NAME_test, and its benchmarks in
 # another, NAME_bench. Tests are in the folder of what they test, so the end of a file's name says what it is:
@@ -8,10 +8,12 @@
 #   ..._training_test.cpp, ...    trains for real: needs LibTorch, and is in a program of its own, NAME_training_test
 #   cuda_*.cpp                    needs CUDA: harness/exec/torch/cuda
 #   main.cpp                      is a program's own
+# COLD: nothing in it is slow, so that a fast compilation (-O1) is worth more than fast code.
 # UNSANITIZED: the tests of this process are built without sanitizers only.
 # COMMON_HEADERS, TEST_COMMON_HEADERS: to precompile for the room's library or tests instead of those of all rooms.
 function(sluice_room name)
-  cmake_parse_arguments(room UNSANITIZED "" "LIBRARIES;TEST_LIBRARIES;SUBFOLDERS;COMMON_HEADERS;TEST_COMMON_HEADERS" ${ARGN})
+  cmake_parse_arguments(room "COLD;UNSANITIZED" ""
+                        "LIBRARIES;TEST_LIBRARIES;SUBFOLDERS;COMMON_HEADERS;TEST_COMMON_HEADERS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(folder ${room_SUBFOLDERS})
     get_filename_component(folder ${folder} ABSOLUTE)
@@ -39,6 +41,9 @@ function(sluice_room name)
     add_library(${library} STATIC ${files})
     set_target_properties(${library} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${library} PUBLIC sluice_flags ${room_LIBRARIES})
+    if(room_COLD)
+      target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     sluice_common_headers(${library} product ${room_COMMON_HEADERS})
     sluice_together(${library})
   endif()
