@@ -38,6 +38,10 @@ extern const System gpipe = {
     .options = {training_only(backward_option.spec()), recompute_option()},
     .schedule = [](const ScheduleProblem& problem,
                    const Options& options) { return orders::fill_drain(problem, backward_option(options)); },
+    .op_rule =
+        [](const ScheduleProblem& problem, const Options& options) {
+          return orders::fill_drain_rule(problem.microbatches, backward_option(options));
+        },
     .weights = flush_with_recompute,
     .theory = gpipe_theory,
 };

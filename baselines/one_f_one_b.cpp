@@ -73,6 +73,10 @@ static Schedule one_f_one_b_schedule(const ScheduleProblem& problem, const Optio
   return schedule;
 }
 
+static OpRule one_f_one_b_rule(const ScheduleProblem& problem, const Options& options) {
+  return is_combined(options) ? OpRule() : orders::one_f_one_b_rule(problem.stages(), problem.microbatches);
+}
+
 static const ChoiceOption<Zero> zero_option(
     "zero", "what the ranks of a stage divide: 0 nothing, 1 optimizer state, 3 weights too",
     {{"0", Zero::none}, {"1", Zero::optimizer}, {"3", Zero::weights}});
@@ -110,6 +114,7 @@ extern const System one_f_one_b = {
     .options = {only_without(recompute_option(), "variant", {"combined"}),
                 training_only(replicas_only(zero_option.spec())), variant_spec()},
     .schedule = one_f_one_b_schedule,
+    .op_rule = one_f_one_b_rule,
     .weights = flush_with_recompute,
     .theory = one_f_one_b_theory,
     .sharding = one_f_one_b_sharding,

@@ -100,6 +100,8 @@ MicrobatchSizes sizes_of(const ScheduleArguments& a) {
   return sizes.empty() ? MicrobatchSizes() : MicrobatchSizes({sizes.begin(), sizes.end()});
 }
 
+constexpr std::int64_t kMaxListedOps = 20'000;  // more are no list that a person reads
+
 // microbatches: of each of the system's replicas of the whole model, or of all together.
 OrderOfOps order_of_arguments(const System& system, const Options& options, const ScheduleArguments& a, bool in_all,
                               CostsOf of) {
@@ -108,16 +110,18 @@ OrderOfOps order_of_arguments(const System& system, const Options& options, cons
   const int chunks = stages_per_rank(system, options);
   if (a.ranks * chunks > 65'536)
     throw InputError("--ranks", std::to_string(a.ranks * chunks) + " stages are too many", "use at most 65536");
-  // What is written op by op takes many times the memory of the schedule.
+  const MicrobatchSizes sizes = sizes_of(a);
+  const std::int64_t ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
+  // What is written op by op takes many times the memory of the schedule; an order that is a rule takes none.
   const bool op_by_op = a.json || a.csv || a.text || a.versions || !a.trace.empty() || !a.html.empty();
-  const std::int64_t most = op_by_op ? 20'000'000 : 60'000'000,
-                     ops = 3LL * a.microbatches * a.ranks * (system.one_process ? 1 : chunks);
+  const bool as_rule = system.op_rule && !op_by_op && !in_all && !sizes.differ() && 2 * ops > 3 * kMaxListedOps &&
+                       order_of(system, options, 2, 2, {}, {}, of, true).rule_of_ops;
+  const std::int64_t most = op_by_op ? 20'000'000 : as_rule ? 2'000'000'000 : 60'000'000;
   if (ops > most)
     throw InputError("--microbatches", "the schedule would have " + std::to_string(ops) + " ops",
                      "use fewer: " + std::to_string(most) + " ops are possible");
-  const MicrobatchSizes sizes = sizes_of(a);
   const int microbatches = a.microbatches * (system.data_parallel && !in_all && !sizes.differ() ? a.ranks : 1);
-  return order_of(system, options, a.ranks, microbatches, sizes, op_costs(a), of);
+  return order_of(system, options, a.ranks, microbatches, sizes, op_costs(a), of, as_rule);
 }
 
 // Without the ops, which print_with_ops() writes.
@@ -168,15 +172,13 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
   return document;
 }
 
-constexpr std::size_t kMaxListedOps = 20'000;  // more are no list that a person reads
-
 void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
-  std::size_t ops = 0;
-  for (const auto& rank : order.schedule.ranks) ops += rank.size();
+  std::int64_t ops = order.rule_of_ops ? 2LL * order.microbatches * std::ssize(order.devices) : 0;
+  for (const auto& rank : order.schedule.ranks) ops += std::ssize(rank);
   if (a.text) {
     fmt::print("{}", draw_schedule(f.simulation.trace));
   } else if (!a.versions && ops > kMaxListedOps) {
-    fmt::print("{} ops on {} ranks: --json, --csv and --text list them\n", ops, order.schedule.ranks.size());
+    fmt::print("{} ops on {} ranks: --json, --csv and --text list them\n", ops, order.devices.size());
   } else if (!a.versions) {
     fmt::print("{}", to_text(order.schedule));
   }

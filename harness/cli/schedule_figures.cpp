@@ -16,6 +16,7 @@
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/program/pytorch_table.h"
+#include "harness/sim/chain_clock.h"
 #include "harness/sim/latency_cluster.h"
 
 namespace sluice {
@@ -104,7 +105,7 @@ static std::vector<StageCost> times_of_stages(const OpCosts& costs, std::size_t 
 }
 
 OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
-                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of) {
+                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of, bool as_rule) {
   OrderOfOps order{.name = system.name, .system = &system, .options = options};
   order.latency = costs.latency;
   order.sizes = sizes;
@@ -131,10 +132,13 @@ OrderOfOps order_of(const System& system, const Options& options, int ranks, int
     order.host_copies.emplace_back(costs.host_copy * (costs_of == CostsOf::rank ? share : 1));
   if (costs.host_copy > 0)
     for (const Seconds one : order.host_copies) problem.host_copies.push_back(one * static_cast<double>(largest));
-  order.schedule = system.schedule(problem, options);
+  order.microbatches = microbatches;
   order.rule = system.weights(problem, options);
   order.theory = system.theory(problem, options);
   if (system.sharding) order.sharding = system.sharding(problem, options);
+  if (as_rule && system.op_rule && !order.sharding.active() && order.rule.recompute == WeightRule::Recompute::none)
+    order.rule_of_ops = system.op_rule(problem, options);
+  if (!order.rule_of_ops) order.schedule = system.schedule(problem, options);
   if (system.offload) order.offload = system.offload(problem, order.schedule, options);
   order.devices = uniform.devices;
   order.graph = std::move(problem.graph);
@@ -198,7 +202,19 @@ static StageMemory kept(Bytes one, const MicrobatchSizes& sizes) {
   return memory;
 }
 
+static ScheduleFigures figures_of_rule(const OrderOfOps& order) {
+  ScheduleFigures f;
+  ChainTimes times = time_chain(order.rule_of_ops, order.costs, order.microbatches, Seconds(order.latency), 3);
+  f.update_free = times.update_end[2] - times.update_end[1];
+  f.update_barrier = times.barrier_end;
+  f.seconds_per_microbatch = f.update_free / order.microbatches;
+  f.simulation.bubble = std::move(times.bubble);
+  f.peak = std::move(times.peak);
+  return f;
+}
+
 ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted) {
+  if (order.rule_of_ops) return figures_of_rule(order);
   ScheduleFigures f;
   const Cluster cluster = latency_cluster(count_of(order.devices), Seconds(order.latency));
   f.program = checked(lower(order.schedule, order.graph, order.placement, order.rule, {}, {}, order.offload));

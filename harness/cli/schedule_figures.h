@@ -37,6 +37,8 @@ struct OrderOfOps {
   const System* system = nullptr;  // none: from a file
   Options options;
   Schedule schedule;
+  OpRule rule_of_ops = {};  // in place of the schedule, which is then empty
+  int microbatches = 0;     // of an update
   StageGraph graph;
   Placement placement;
   std::vector<DeviceId> devices;  // of every rank
@@ -51,15 +53,17 @@ struct OrderOfOps {
   std::vector<Seconds> host_copies;  // per stage, of one way
 };
 
-// A system's order for `microbatches` on `ranks` ranks of a chain. Throws the system's own InputErrors.
+// A system's order for `microbatches` on `ranks` ranks of a chain; as_rule: as a rule of ops, where it has one. Throws
+// the system's own InputErrors.
 OrderOfOps order_of(const System& system, const Options& options, int ranks, int microbatches,
-                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of);
+                    const MicrobatchSizes& sizes, const OpCosts& costs, CostsOf costs_of, bool as_rule = false);
 
 // The order of a table of PyTorch without faults. name: of the order. Throws InputError: sizes of another number of
 // micro-batches, costs of another number of stages.
 OrderOfOps order_from_table(OrderFromTable table, const std::string& name, const MicrobatchSizes& sizes,
                             const OpCosts& costs, CostsOf costs_of);
 
+// Of a rule of ops: simulation.bubble, update_free, update_barrier, seconds_per_microbatch and peak.
 struct ScheduleFigures {
   Program program;
   Simulation simulation;              // of one update (asynchronous: one run)

@@ -94,6 +94,18 @@ TEST_F(Cli, AScheduleOfManyOpsIsASummary) {
       << large.out;
 }
 
+TEST_F(Cli, AnOrderThatIsARuleHasNoLimitOfMemory) {
+  // 66 million ops as they are counted with W; (110,000 + 199) (F + B).
+  const Finished f = sluice({"schedule", "-s", "1f1b", "-n", "200", "-m", "110000"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("makespan 330597,"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("330597 each with step=free, 330597 with step=barrier\n"), std::string::npos) << f.out;
+  // Stored op by op: an order with recomputation, and one of pairs.
+  for (const char* option : {"recompute=all", "variant=combined"})
+    rejects({"schedule", "-s", "1f1b", "-n", "200", "-m", "110000", "-O", option}, {"--microbatches", "60000000 ops"});
+  rejects({"schedule", "-s", "1f1b", "-n", "60000", "-m", "60000"}, {"--microbatches", "2000000000 ops"});
+}
+
 TEST_F(Cli, CopiesToTheHostTakeTheirTimeInASchedule) {
   const auto makespan = [&](const std::string& copy) {
     return document({"schedule", "-s", "pipe_offload", "-O", "copy_percent=50", "-n", "4", "-m", "8", "--json",

@@ -4,27 +4,46 @@
 
 namespace sluice::orders {
 
+OpRule fill_drain_rule(int microbatches, BackwardOrder backward) {
+  return [m = microbatches, lifo = backward == BackwardOrder::lifo](int stage, std::int64_t k) {
+    const int i = static_cast<int>(k % m);
+    return k < m ? forward_op(stage, i) : backward_op(stage, lifo ? m - 1 - i : i);
+  };
+}
+
 Schedule fill_drain(const ScheduleProblem& problem, BackwardOrder backward) {
   Schedule schedule = empty_schedule(problem);
   const int m = problem.microbatches;
-  for (int s = 0; s < problem.stages(); ++s)
-    for (int i = 0; i < m; ++i) schedule.ops(problem.rank_of(s)).push_back(forward_op(s, i));
-  for (int s = problem.stages() - 1; s >= 0; --s)
-    for (int i = 0; i < m; ++i)
-      schedule.ops(problem.rank_of(s)).push_back(backward_op(s, backward == BackwardOrder::lifo ? m - 1 - i : i));
+  const OpRule rule = fill_drain_rule(m, backward);
+  const auto add = [&](int s, int first, int last) {
+    for (int k = first; k < last; ++k) schedule.ops(problem.rank_of(s)).push_back(rule(s, k));
+  };
+  for (int s = 0; s < problem.stages(); ++s) add(s, 0, m);
+  for (int s = problem.stages() - 1; s >= 0; --s) add(s, m, 2 * m);
   return schedule;
+}
+
+OpRule one_f_one_b_rule(int stages, int microbatches, OpKind backward) {
+  return [p = stages, m = microbatches, backward](int stage, std::int64_t k) {
+    const int warm_up = std::min(p - 1 - stage, m);
+    const auto op = [stage](OpKind kind, std::int64_t i) {
+      return Op{kind, StageId(stage), Micro(static_cast<int>(i))};
+    };
+    const std::int64_t in_turn = k - warm_up;
+    if (in_turn < 0) return op(OpKind::forward, k);
+    if (in_turn >= 2LL * (m - warm_up)) return op(backward, k - m);
+    return in_turn % 2 == 0 ? op(OpKind::forward, warm_up + in_turn / 2) : op(backward, in_turn / 2);
+  };
 }
 
 Schedule one_f_one_b(const ScheduleProblem& problem, OpKind backward) {
   Schedule schedule = empty_schedule(problem);
-  const int m = problem.microbatches;
+  const std::size_t count = 2 * static_cast<std::size_t>(problem.microbatches);
+  const OpRule rule = one_f_one_b_rule(problem.stages(), problem.microbatches, backward);
   for (int s = 0; s < problem.stages(); ++s) {
     auto& ops = schedule.ops(problem.rank_of(s));
-    ops.reserve(2 * static_cast<std::size_t>(m));
-    const auto add = [&](OpKind kind, int i) { ops.push_back({kind, StageId(s), Micro(i)}); };
-    one_forward_one_backward(
-        m, std::min(problem.stages() - 1 - s, m), [&](int i) { add(OpKind::forward, i); },
-        [&](int i) { add(backward, i); });
+    ops.reserve(count);
+    for (std::size_t k = 0; k < count; ++k) ops.push_back(rule(s, static_cast<std::int64_t>(k)));
   }
   return schedule;
 }

@@ -13,11 +13,13 @@ namespace orders {
 // so on; then backward from its last stage to its first, the first micro-batch first (fifo) or last (lifo). For stages
 // on one rank each.
 Schedule fill_drain(const ScheduleProblem& problem, BackwardOrder backward);
+OpRule fill_drain_rule(int microbatches, BackwardOrder backward);
 
 // 1F1B: stage s of p runs min(p - 1 - s, m) forwards to warm up, then one forward and one backward in turn, then the
 // backwards that are left. With `backward` input_gradient, the weight gradients are the caller's to add. For one stage
 // a rank.
 Schedule one_f_one_b(const ScheduleProblem& problem, OpKind backward = OpKind::backward);
+OpRule one_f_one_b_rule(int stages, int microbatches, OpKind backward = OpKind::backward);
 
 // A micro-batch forward through all stages and back again before the next one begins, on the rank that has its replica
 // of each stage.

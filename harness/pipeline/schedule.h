@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ struct Schedule {
 };
 
 Schedule empty_schedule(int ranks, int microbatches);
+
+// Op k (from 0) of a stage, computed from its place: an order that needs no memory.
+using OpRule = std::function<Op(int stage, std::int64_t k)>;
 
 using StageOrders = std::vector<std::vector<Op>>;  // per stage, its compute ops in the order they run in
 

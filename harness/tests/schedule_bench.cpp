@@ -1,12 +1,14 @@
-// How fast schedules are made, checked and lowered, for every synchronous system: items are
-// schedule ops. 256 ranks and 1,024 micro-batches must take a second at most.
+// How fast schedules are made, checked and lowered, for every synchronous system, and orders that are rules are timed:
+// items are schedule ops. 256 ranks and 1,024 micro-batches must take a second at most; seconds grow with the ops.
 #include <benchmark/benchmark.h>
 
+#include "harness/pipeline/orders.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/program/program.h"
+#include "harness/sim/chain_clock.h"
 
 namespace sluice {
 namespace {
@@ -37,6 +39,27 @@ void make_schedule(benchmark::State& state, const Case& c, bool lowers) {
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(ops));
 }
+
+// One update of 1F1B: 10^3 to 10^8 ops on half as many ranks as there are micro-batches.
+void time_rule(benchmark::State& state) {
+  const auto ranks = static_cast<int>(state.range(0)), microbatches = 2 * ranks;
+  const OpRule rule = orders::one_f_one_b_rule(ranks, microbatches);
+  const std::vector<StageCost> costs(static_cast<std::size_t>(ranks),
+                                     {Seconds(10), Seconds(12), Seconds(8), Seconds(0), Bytes(0)});
+  for (auto _ : state) benchmark::DoNotOptimize(time_chain(rule, costs, microbatches, Seconds(1), 1));
+  const std::int64_t ops = 2LL * ranks * microbatches;
+  state.SetItemsProcessed(ops * state.iterations());
+  state.SetComplexityN(ops);
+}
+BENCHMARK(time_rule)
+    ->Arg(16)
+    ->Arg(50)
+    ->Arg(158)
+    ->Arg(500)
+    ->Arg(1581)
+    ->Arg(5000)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
 
 const Case kCases[] = {
     {"gpipe", {}},

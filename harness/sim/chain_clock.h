@@ -1,0 +1,28 @@
+// The virtual clock for an order that is given as a rule: a chain with one stage on a rank, whose messages take a latency
+// and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored: memory grows
+// with the ranks and with the messages that wait, not with the ops. Equal to the bit to simulate() of the lowered
+// schedule on latency_cluster(), and to peaks() (a property test compares them).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "harness/pipeline/plan.h"
+#include "harness/pipeline/schedule.h"
+#include "harness/program/trace.h"
+
+namespace sluice {
+
+struct ChainTimes {
+  Bubbles bubble;                  // of the first update
+  std::vector<double> update_end;  // seconds: when the last rank has finished update u
+  double barrier_end = 0;          // seconds: of one update and its barrier (RunPolicy::step_barrier)
+  std::vector<RankPeak> peak;      // per rank, of an update
+};
+
+// rule: F and B of every micro-batch of an update, 2 * microbatches ops on every rank; costs: per stage. The updates
+// follow one another without a barrier. Throws logic_error where the rule is no order of these ops that ends.
+ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int microbatches, Seconds latency,
+                      int updates);
+
+}  // namespace sluice
