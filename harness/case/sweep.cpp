@@ -28,7 +28,7 @@ static Json values_of(const std::string& key, const Json& value) {
   return as_list(value);
 }
 
-// Names of systems, with "*" and "*asynchronous" written out and without those that "!NAME" excludes. Systems that only
+// Names of systems, with "*", "*synchronous" and "*asynchronous" written out and without those that "!NAME" excludes. Systems that only
 // infer are among them where the entry's task is inference.
 static Json named_systems(const Json& values, bool inference) {
   Json systems = Json::array();
@@ -38,13 +38,10 @@ static Json named_systems(const Json& values, bool inference) {
       excluded.insert(find_system(value.get<std::string>().substr(1), "system").name);
       continue;
     }
-    if (value != "*" && value != "*asynchronous") {
-      systems.push_back(value);
-      continue;
-    }
-    for (const System* system : all_systems())
-      if ((value == "*" || !system->synchronous) && (inference || !system->inference_only))
-        systems.push_back(system->name);
+    const auto meant = value.is_string() ? systems_of_pattern(value.get<std::string>()) : std::vector<const System*>{};
+    if (meant.empty()) systems.push_back(value);
+    for (const System* system : meant)
+      if (inference || !system->inference_only) systems.push_back(system->name);
   }
   if (excluded.empty()) return systems;
   Json left = Json::array();

@@ -95,6 +95,22 @@ TEST(ExpandCase, StarMeansEverySystem) {
   }
 }
 
+TEST(ExpandCase, SystemsAreThoseWithAndThoseWithoutAFlush) {
+  const auto named = [](const char* pattern) {
+    std::set<std::string> names;
+    for (const RunCase& c : cases_of(tiny({{"system", pattern}}))) names.insert(c.system);
+    return names;
+  };
+  const std::set<std::string> with = named("*synchronous"), without = named("*asynchronous");
+  EXPECT_TRUE(with.contains("one_f_one_b") && with.contains("single_device") && without.contains("pipedream"));
+  std::set<std::string> both = with;
+  both.insert(without.begin(), without.end());
+  EXPECT_EQ(both.size(), with.size() + without.size()) << "none is both";
+  EXPECT_EQ(both, named("*"));
+  // A setting that asynchronous systems reject stops no sweep over the others.
+  EXPECT_EQ(cases_of(tiny({{"system", "*synchronous"}, {"clip_norm", 1}})).size(), with.size());
+}
+
 TEST(ExpandCase, AnExclamationMarkLeavesASystemOut) {
   std::set<std::string> found;
   for (const RunCase& c : cases_of(tiny({{"system", {"*asynchronous", "!pipedream", "gpipe", "!2bw"}}})))

@@ -27,10 +27,9 @@ std::vector<std::string> names_of_systems(const std::string& text) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
     begin = end + 1;
-    if (name == "*" || name == "*asynchronous") {
-      for (const System* system : all_systems())
-        if (name == "*" || !system->synchronous) add(system->name);
-    } else {
+    const std::vector<const System*> meant = systems_of_pattern(name);
+    for (const System* system : meant) add(system->name);
+    if (meant.empty()) {
       const System& system = find_system(name, "--system");
       add(name.starts_with(kOrderFromFile) ? name : system.name);
     }

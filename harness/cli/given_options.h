@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// The systems of "a,b,c", of "*" (all) or of "*asynchronous" (all without a flush), each once, by their names or as
-// "file:order.csv". Throws InputError.
+// The systems of "a,b,c" or of patterns (systems_of_pattern), each once, by their names or as "file:order.csv". Throws
+// InputError.
 std::vector<std::string> names_of_systems(const std::string& text);
 // Throws InputError for "file:...", too.
 std::vector<const System*> systems_named(const std::string& text);

@@ -220,6 +220,9 @@ std::span<const System* const> all_systems();
 std::span<const System* const> shipped_systems();  // those of baselines/ and systems/
 // "file:order.csv" is the system order_file (baselines/order_file) with this file. It is in no table.
 constexpr std::string_view kOrderFromFile = "file:";
+// The systems that "*" (all), "*synchronous" (all with a flush) or "*asynchronous" (all without one) stands for; empty
+// for other names.
+std::vector<const System*> systems_of_pattern(const std::string& name);
 // By name, alias or as "file:..."; null: not in this build.
 const System* system_called(const std::string& name);
 const System& find_system(const std::string& name, const std::string& where);  // throws InputError with a suggestion
