@@ -24,6 +24,7 @@
 #include "harness/model/cluster.h"
 #include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/module_stages.h"
 #include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
 
@@ -255,8 +256,22 @@ bool may_have_replicas(const RunCase& c, const System& system) {
   return system.replicates && system.replicates(resolve_options(system.options, c.options, "options"));
 }
 
+// Of costs, by the parts of the PyTorch model that they are of.
+static std::vector<NamedLayer> named_layers(const CaseReading& r) {
+  std::vector<NamedLayer> layers;
+  if (const ProfileWorkload* profile = profile_workload(r.c.workload, r.c.costs))
+    for (const LayerCost& layer : profile->costs.layers)
+      layers.push_back({layer.part.empty() ? layer.name : layer.part, !layer.part.empty()});
+  for (const LayerSpec& layer : r.workload->model.layers) layers.push_back({layer.name, parameter_count(layer) > 0});
+  return layers;
+}
+
 void read_stages(CaseReading& r, const std::string& key) {
   const std::string text = r.entry.text(key, ""), where = r.entry.where(key);
+  if (is_module_list(text)) {
+    r.c.first_layers = stages_of_modules(text, named_layers(r), where);
+    return;
+  }
   if (is_layout(text)) {
     if (r.workload->model.layers.empty())
       throw InputError(where, "the costs of '" + r.c.workload + "' name no blocks",

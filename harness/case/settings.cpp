@@ -208,7 +208,8 @@ std::vector<Setting> make_settings() {
        .help =
            "Given stages of one pipeline, a device each, or several in turn where the system has several on a device: "
            "the first layer of each from the second on, as in 7,15,22; or a layout of Megatron-LM's, E for the "
-           "embedding, t for a block, L for the head, as in 'Ett|(ttt|)*6,ttL'",
+           "embedding, t for a block, L for the head, as in 'Ett|(ttt|)*6,ttL'; or torchtitan's "
+           "module_fqns_per_model_part, as in '[[\"embed\",\"layers.0\"],[\"layers.1\",\"output\"]]'",
        .default_text = "the system cuts the model",
        .value = {.type = Type::text, .read = read_stages, .write = stages_json},
        .in_digest = InDigest::unless_default,

@@ -51,6 +51,16 @@ TEST_F(Torchtitan, APlanNamesTheModulesOfItsStages) {
             R"([["tok_embeddings","layers.0","layers.1"],["layers.2","layers.3","output"]])");
 }
 
+TEST_F(Torchtitan, StagesAreReadFromTheModulesThatAPlanNames) {
+  costs();
+  const std::string modules = R"([["tok_embeddings","layers.0"],["layers.1","layers.2","layers.3","output"]])";
+  const Json of_modules = document(plan({"--json", "--stages", modules}));
+  EXPECT_EQ(of_modules["module_fqns_per_model_part"].dump(), modules);
+  EXPECT_EQ(of_modules["stages"], document(plan({"--json", "--stages", "3"}))["stages"]);
+  rejects(plan({"--stages", R"([["tok_embeddings","layers.0"],["layers.1","layers.2","output"]])"}),
+          {"--stages", "no stage has the layer 'layers.3'"});
+}
+
 TEST_F(Torchtitan, ACutInsideAModuleIsLeftOutWithTheReason) {
   costs();
   const Finished f = sluice(plan({"--json", "--stages", "4"}));

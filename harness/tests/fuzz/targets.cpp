@@ -27,6 +27,7 @@
 #include "harness/model/cost_graph.h"
 #include "harness/model/kernel_times.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/module_stages.h"
 #include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
 #include "harness/plan/forest.h"
@@ -285,6 +286,8 @@ void read_quantities(std::string_view bytes, const std::string&) {
   parse_seconds(text, "fuzz");
   static const ModelGraph model = find_workload("gpt_tiny").model;
   tried([&] { stages_of_layout(text, model, "fuzz"); });
+  static const std::vector<NamedLayer> layers = {{"embed", true}, {"layers.0.mlp", true}, {"view", false}};
+  tried([&] { stages_of_modules(text, layers, "fuzz"); });
 }
 
 }  // namespace
