@@ -11,6 +11,7 @@
 #include "results/metrics.h"
 #include "results/part_fields.h"
 #include "results/plan_facts.h"
+#include "results/seal.h"
 #include "results/step_repeats.h"
 
 namespace sluice {
@@ -472,6 +473,7 @@ Json record_schema() {
   for (const Json& name : json["required"])
     if (std::ranges::count(since_second, name) == 0) required.push_back(name);
   json["required"] = required;
+  json["properties"][kSeal] = {{"type", "string"}, {"description", "A hash of the other members (results/seal.h)."}};
   json["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   json["$id"] = "https://sluice.invalid/results/record.schema.json";
   json["title"] = "Sluice record";

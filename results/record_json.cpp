@@ -6,6 +6,7 @@
 #include "results/fields.h"
 #include "results/part_fields.h"
 #include "results/record.h"
+#include "results/seal.h"
 
 namespace sluice {
 
@@ -41,6 +42,7 @@ Record record_from_json(const Json& value, const std::string& where) {
   FieldReader reader(in, unknown);
   for (const Field& field : record_fields())
     if (field.read && !(first_version && field.since_second_version)) field.read(reader, record);
+  in.text(std::string(kSeal), "");
   in.no_other_keys(unknown);
   return record;
 }

@@ -25,6 +25,7 @@
 #include "harness/base/read_text.h"
 #include "results/contradictions.h"
 #include "results/metrics.h"
+#include "results/seal.h"
 
 namespace sluice {
 namespace {
@@ -96,6 +97,9 @@ void read_line(Line& line, const std::string& path, RecordUse use) {
   try {
     const std::string where = fmt::format("{}:{}", path, line.number);
     Record record = record_from_json(*value, where);
+    if (has_broken_seal(line.text, *value))
+      throw InputError(where, "was changed after it was written: its seal is not that of its other members",
+                       "run the case again; or take the member seal out, and answer for the record yourself");
     reject_contradictions(record, where);
     if (use == RecordUse::figures && record.plan)
       for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
@@ -119,14 +123,7 @@ void read_lines(std::vector<Line>& lines, const std::string& path, RecordUse use
 
 }  // namespace
 
-std::string digest(const Json& experiment) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char c : experiment.dump()) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 1099511628211u;
-  }
-  return fmt::format("{:016x}", hash);
-}
+std::string digest(const Json& experiment) { return hash_of_text(experiment.dump()); }
 
 StoredRecords read_records(const fs::path& path, RecordUse use) {
   std::error_code error;
@@ -246,7 +243,7 @@ void Store::mend() {
 
 void Store::append(const Record& record) {
   // Text from outside (a reason, a log line) may hold stray bytes: replaced, not thrown over.
-  const std::string line = to_json(record).dump() + "\n";
+  const std::string line = sealed(to_json(record).dump()) + "\n";
   const MomentLock lock(file_, MomentLock::What::append, name_);
   const off_t before = size_of(file_);
   char last = '\n';

@@ -57,6 +57,28 @@ class StoreTest : public ::testing::Test {
   fs::path folder_;
 };
 
+TEST_F(StoreTest, ALineThatWasEditedIsNoResult) {
+  const fs::path path = fs::path(folder_) / "edited.jsonl";
+  Store(path).append(record("aaaa"));
+  const std::string whole = content(path);
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    std::string line = whole;
+    line.replace(line.find(from), from.size(), to);
+    std::ofstream(path) << line;
+    try {
+      read_records(path);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_with("gpipe", "gpipe"), "");
+  for (const auto& [from, to] : {std::pair("gpipe", "pipedream"), {"\"mlp\"", "\"cnn\""}, {"aaaa", "bbbb"}}) {
+    const std::string error = error_with(from, to);
+    EXPECT_TRUE(error.starts_with(path.string() + ":1: was changed after it was written")) << error;
+  }
+}
+
 TEST_F(StoreTest, CreatesFoldersAndReadsBackWhatWasAppended) {
   const fs::path path = folder_ / "deep" / "er" / "runs.jsonl";
   {
