@@ -219,6 +219,7 @@ int advise_command(const AdviseArguments& a) {
     for (const Candidate& c : advice.candidates)
       all.push_back(document_of(c, tables[static_cast<std::size_t>(c.kind())]));
     for (const Assumption& assumption : assumptions) assumed[assumption.about] = assumption.text;
+    if (winner) write_files();  // an error leaves no document
     fmt::print("{}\n", Json{{"candidates", all},
                             {"winner", chosen},
                             {"model_error", winner ? Json(model_error(winner->cost_source)) : Json(nullptr)},
@@ -227,7 +228,6 @@ int advise_command(const AdviseArguments& a) {
                             {"untried", advice.untried},
                             {"searched_in_part", advice.searched_in_part}}
                            .dump(2));
-    if (winner) write_files();
     return winner ? 0 : 1;
   }
   for (const std::string& line : cost_lines(costs, *shown)) fmt::print("{}\n", line);

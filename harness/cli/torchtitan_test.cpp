@@ -140,6 +140,19 @@ TEST_F(Torchtitan, AWinnerThatPyTorchCannotRunLeavesTheUsersTableAlone) {
   EXPECT_EQ(content(table), "0F0,0B0\n");
 }
 
+TEST_F(Torchtitan, AdviceWhoseFilesCannotBeWrittenIsNoDocument) {
+  costs();
+  for (const Arguments& files : {Arguments{"-s", "data_parallel", "--csv", at("w.csv")},
+                                 Arguments{"-s", "1f1b", "--torchtitan", at("none/t.toml")}}) {
+    Arguments json = {"advise", "-w", at("net.costs.json"), "-c", "flat:2", "-b", "16", "-m", "8", "--json"};
+    json.insert(json.end(), files.begin(), files.end());
+    const Finished f = sluice(json);
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_EQ(f.out, "");
+    EXPECT_NE(f.err, "");
+  }
+}
+
 TEST_F(Torchtitan, WhatIsFrozenHasNoGradientAndNoOptimizerState) {
   const std::string text = content(costs());
   const auto memory = [&](const std::string& frozen) {
