@@ -23,13 +23,6 @@ std::vector<const System*> with_names_of_their_own(std::vector<const System*> sy
   return systems;
 }
 
-std::vector<const System*> systems_of_pattern(const std::string& name) {
-  std::vector<const System*> result;
-  for (const System* system : all_systems())
-    if (name == "*" || name == (system->synchronous ? "*synchronous" : "*asynchronous")) result.push_back(system);
-  return result;
-}
-
 void require_a_micro_batch_for_every_rank(const std::string& system, int ranks, int microbatches) {
   if (microbatches < ranks)
     throw InputError(system, std::to_string(microbatches) + " micro-batches for " + std::to_string(ranks) + " ranks",
