@@ -89,6 +89,7 @@ class ChainClock {
     int& peak = times_.peak[r].in_flight;
     for (; rank.update < updates_; ++rank.update, rank.next = 0) {
       for (; rank.next < 2LL * microbatches_; ++rank.next) {
+        if (rank.next % 65'536 == 0) stop_now();  // where a rank waits for nobody
         const Op op = rule_(static_cast<int>(r), rank.next);
         const bool is_forward = op.kind == OpKind::forward;
         if (!is_forward && op.kind != OpKind::backward) fail(op, "is neither F nor B");
