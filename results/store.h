@@ -27,8 +27,8 @@ struct StoredRecords {
 enum class RecordUse { all, figures };
 
 // Reads a file without touching it, on all cores. Throws InputError if it is missing, a folder or unreadable, or naming
-// file:line and the field where a line (but a torn last one) is not a record, was changed after it was written (seal.h),
-// or has two fields that contradict each other.
+// file:line and the field where a line (but a torn last one) is not a record, was changed after it was written
+// (seal.h), or has two fields that contradict each other.
 StoredRecords read_records(const std::filesystem::path& path, RecordUse use = RecordUse::all);
 
 // Digests of the records that are results ("ok" or "diverged"): what --resume skips.

@@ -28,8 +28,8 @@ static Json values_of(const std::string& key, const Json& value) {
   return as_list(value);
 }
 
-// Names of systems, with "*", "*synchronous" and "*asynchronous" written out and without those that "!NAME" excludes. Systems that only
-// infer are among them where the entry's task is inference.
+// Names of systems, with "*", "*synchronous" and "*asynchronous" written out and without those that "!NAME" excludes.
+// Systems that only infer are among them where the entry's task is inference.
 static Json named_systems(const Json& values, bool inference) {
   Json systems = Json::array();
   std::set<std::string> excluded;

@@ -10,7 +10,8 @@
 namespace sluice {
 
 // One object of a sweep's grid: every key may hold a list, so may those inside "options" and "optimizer", and the
-// result is every combination. "system" takes patterns, too (systems_of_pattern). Throws InputError as resolve (settings.h).
+// result is every combination. "system" takes patterns, too (systems_of_pattern). Throws InputError as
+// resolve (settings.h).
 std::vector<RunCase> expand_case(const Entry& entry);
 
 // A sweep file: {"name", "title", "defaults": {...}, "grid": [{...}, ...]}. Cases that are the same
