@@ -1,6 +1,7 @@
-// torchtitan's module_fqns_per_model_part: which modules of a PyTorch model each stage has, as JSON, so that a line of a
-// settings file can be given as it stands: [["tok_embeddings", "layers.0"], ["layers.1", "norm", "output"]]. A layer is
-// of the module with its own name or with one that its name goes on from: "layers.0" holds "layers.0.attention".
+// torchtitan's module_fqns_per_model_part: which modules of a PyTorch model each stage has, as JSON, so that a line
+// of a settings file can be given as it stands: [["tok_embeddings", "layers.0"], ["layers.1", "norm", "output"]]. A
+// layer is of the module with its own name or with one that its name goes on from: "layers.0" holds
+// "layers.0.attention".
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // The virtual clock for an order that is given as a rule: a chain with one stage on a rank, whose messages take a
-// latency and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored: memory grows
-// with the ranks and with the messages that wait, not with the ops. Equal to the bit to simulate() of the lowered
-// schedule on latency_cluster(), and to peaks() (a property test compares them).
+// latency and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored:
+// memory grows with the ranks and with the messages that wait, not with the ops. Equal to the bit to simulate() of
+// the lowered schedule on latency_cluster(), and to peaks() (a property test compares them).
 #pragma once
 
 #include <span>
