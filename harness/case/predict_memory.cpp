@@ -1,6 +1,8 @@
 #include "harness/case/predict_memory.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
 namespace sluice {
 
@@ -51,8 +53,8 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
     lasting.push_back(parameter_count(model.layers[l]) * of_parameter);
     if (!p.inference) lasting.back() += state_elements(optimizer, model, l) * s.state;
   }
-  return [lasting, stashes = StageStashes(model, model.shapes(), s), inference = p.inference, &model,
-          shapes = model.shapes(), storage = s](std::span<const int> layers) {
+  const auto count = [lasting, stashes = StageStashes(model, model.shapes(), s), inference = p.inference, &model,
+                      shapes = model.shapes(), storage = s](std::span<const int> layers) {
     Bytes always;
     for (const int l : layers) {
       always += lasting[l];
@@ -61,6 +63,15 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
     if (inference) return Problem::Footprint{always, Bytes(0), live_bytes(model, shapes, layers, 1, storage)};
     const GrowingStash stash = stashes.of(layers);
     return Problem::Footprint{always, stash.per_micro_batch.forward, stash.per_sample.forward};
+  };
+  // Planners ask for the same ranges of layers again and again.
+  const auto known = std::make_shared<std::map<std::pair<int, int>, Problem::Footprint>>();
+  return [count, known](std::span<const int> layers) {
+    if (layers.empty() || layers.back() - layers.front() + 1 != std::ssize(layers) || !std::ranges::is_sorted(layers))
+      return count(layers);
+    const auto [found, fresh] = known->try_emplace({layers.front(), layers.back()});
+    if (fresh) found->second = count(layers);
+    return found->second;
   };
 }
 
