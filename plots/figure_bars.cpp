@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "plots/figure_frame.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/fields.h"
 
@@ -42,10 +43,7 @@ Measure measure_of(std::span<const Comparison> comparisons, const FigureOptions&
 }
 
 std::string no_value(const ComparisonRow& row) {
-  if (row.outcome == RecordOutcome::ok) return "not reached";
-  std::string outcome = choice_name(row.outcome);
-  std::ranges::replace(outcome, '_', ' ');
-  return outcome;
+  return row.outcome == RecordOutcome::ok ? "not reached" : outcome_words(row.outcome);
 }
 
 Json lying_bars(const std::vector<FigureRow>& rows, const Measure& measure, const FigureOptions& options) {

@@ -11,6 +11,7 @@
 #include "harness/base/markdown_text.h"
 #include "harness/base/visible_text.h"
 #include "plots/markdown.h"
+#include "plots/row_outcome.h"
 #include "plots/study_charts.h"
 #include "plots/study_tables.h"
 #include "plots/style.h"
@@ -55,7 +56,7 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   std::map<std::pair<std::string, std::string>, Group> groups;  // by system and outcome
   for (const StudyRun& run : runs) {
     if (run.row.outcome == RecordOutcome::ok) continue;
-    Group& group = groups[{run.row.system, choice_name(run.row.outcome)}];
+    Group& group = groups[{run.row.system, outcome_words(run.row.outcome)}];
     group.workloads.insert(run.row.records.front().workload);
     ++group.count;
     if (group.reason.empty()) group.reason = shortened(run.row.reason, 160);
@@ -64,9 +65,7 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   if (groups.empty()) return text + "None.\n";
   text += markdown_head({"system", "outcome", "runs", "workloads", "reason of the first"});
   for (const auto& [key, group] : groups) {
-    std::string outcome = key.second;
-    std::ranges::replace(outcome, '_', ' ');
-    text += "|" + markdown_cell(markdown_text(key.first)) + markdown_cell(outcome) +
+    text += "|" + markdown_cell(markdown_text(key.first)) + markdown_cell(key.second) +
             markdown_cell(std::to_string(group.count)) +
             markdown_cell(markdown_text(fmt::format("{}", fmt::join(group.workloads, ", ")))) +
             markdown_cell(markdown_text(group.reason)) + "\n";

@@ -12,6 +12,7 @@
 #include "harness/pipeline/provenance.h"
 #include "harness/pipeline/system.h"
 #include "plots/markdown.h"
+#include "plots/row_outcome.h"
 #include "results/metrics.h"
 #include "results/model_error.h"
 #include "results/system_style.h"
@@ -36,10 +37,7 @@ bool tied(const Field& metric, const StudyRun& a, const StudyRun& b) {
 
 std::string outcome_text(const ComparisonRow& row) {
   if (row.misses_target()) return "misses its target";
-  if (row.outcome == RecordOutcome::ok) return "no figure";
-  std::string text = choice_name(row.outcome);
-  std::ranges::replace(text, '_', ' ');
-  return text;
+  return row.outcome == RecordOutcome::ok ? "no figure" : outcome_words(row.outcome);
 }
 
 BoardCell cell_of(const BoardColumn& column, const std::string& system, std::span<const StudyRun> runs) {

@@ -268,7 +268,7 @@ std::string tuning_table(const Comparison& c) {
       if (candidate.round != round) tried += " → ";
       const std::string text =
           fmt::format("{:g}: {}", candidate.learning_rate,
-                      candidate.value ? fmt::format("{:.4g}", *candidate.value) : choice_name(candidate.outcome));
+                      candidate.value ? fmt::format("{:.4g}", *candidate.value) : outcome_words(candidate.outcome));
       const bool chosen = candidate.learning_rate == tuning.chosen;
       tried += (tried.empty() || candidate.round != round ? "" : " · ") +
                (chosen ? "<b>" + escape_html(text) + "</b>" : escape_html(text));

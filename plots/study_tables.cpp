@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "harness/base/json.h"
+#include "plots/row_outcome.h"
 #include "plots/style.h"
 #include "results/statistics.h"
 
@@ -76,8 +77,7 @@ FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const
       best = &run;
       best_value = placed;
     } else if (outcome == "-" || run.row.outcome == RecordOutcome::out_of_memory) {  // says most where several differ
-      outcome = run.row.outcome == RecordOutcome::ok ? "not recorded" : choice_name(run.row.outcome);
-      std::ranges::replace(outcome, '_', ' ');
+      outcome = run.row.outcome == RecordOutcome::ok ? "not recorded" : outcome_words(run.row.outcome);
     }
   }
   if (!best) return {outcome, std::nullopt};
