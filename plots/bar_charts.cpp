@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "harness/base/json.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"
@@ -17,7 +18,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kBarStep = 26;
 constexpr double kPanelWidth = 390, kCharacter = 6.6;  // pixels
 
 struct Bar {
@@ -48,92 +48,44 @@ double axis_end(const std::vector<BarPanel>& panels, double from) {
   return end > from ? end : from + 1;
 }
 
-Json panel_spec(const BarPanel& panel, const std::string& axis, double from, double to, bool dots) {
-  Json values = Json::array();
-  std::vector<std::string> order;
+Json panel_values(const BarPanel& panel, double from, double to) {
+  Json values = Json::array(), order = Json::array();
   for (const Bar& bar : panel.bars) {
-    Json value = {{"label", bar.label},
-                  {"system", bar.system},
-                  {"text", bar.text},
-                  {"color", system_style(bar.system).color},
-                  {"ink", bar.value ? "#333" : kLimitColor},
-                  {"value", bar.value.value_or(from)},
-                  {"drawn", bar.value.has_value()},
-                  {"end", bar.value ? end_of(bar) : from}};
-    if (bar.low && bar.high) value["low"] = *bar.low, value["high"] = *bar.high;
-    values.push_back(std::move(value));
+    values.push_back({{"label", bar.label},
+                      {"system", bar.system},
+                      {"text", bar.text},
+                      {"color", system_style(bar.system).color},
+                      {"ink", bar.value ? "#333" : kLimitColor},
+                      {"value", bar.value.value_or(from)},
+                      {"drawn", bar.value.has_value()},
+                      {"end", bar.value ? end_of(bar) : from}});
+    if (bar.low && bar.high) values.back().update({{"low", *bar.low}, {"high", *bar.high}});
     order.push_back(bar.label);
   }
-  const Json y = {{"field", "label"},
-                  {"type", "nominal"},
-                  {"sort", string_array(order)},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
-  const auto x = [&](const char* field) {
-    return Json{{"field", field},
-                {"type", "quantitative"},
-                {"scale", {{"domain", Json::array({from, to})}, {"nice", false}, {"zero", !dots}}},
-                {"axis", {{"title", axis}, {"tickCount", 5}, {"format", ",~r"}}}};
-  };
-  const Json raw = {{"scale", nullptr}, {"type", "nominal"}};
-  Json color = raw, ink = raw;
-  color["field"] = "color";
-  ink["field"] = "ink";
-  const Json bar_mark = {{"type", "bar"}, {"height", {{"band", 0.68}}}};
-  const Json dot_mark = {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 1}};
-  Json layers = Json::array();
-  const Json bars = {
-      {"transform", Json::array({{{"filter", "datum.drawn"}}})},
-      {"mark", dots ? dot_mark : bar_mark},
-      {"encoding",
-       {{"x", x("value")},
-        {"y", y},
-        {"color", color},
-        {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}}, {{"field", "text"}, {"title", axis}}})}}}};
-  if (!dots) layers.push_back(bars);
-  if (panel.reference)
-    layers.push_back({{"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 3})}, {"color", "#6f6f6f"}}},
-                      {"encoding", {{"x", {{"datum", *panel.reference}, {"type", "quantitative"}}}}}});
-  const Json has_interval = Json::array({{{"filter", "isValid(datum.low)"}}});
-  // Twice: a white line below the dark one sets whiskers off from bars of any colour.
-  for (const auto& [ink_of, thickness] : {std::pair("white", 4.0), {"#111", 1.4}}) {
-    layers.push_back({{"transform", has_interval},
-                      {"mark", {{"type", "rule"}, {"strokeWidth", thickness}, {"color", ink_of}}},
-                      {"encoding", {{"x", x("low")}, {"x2", {{"field", "high"}}}, {"y", y}}}});
-    for (const char* end : {"low", "high"})
-      layers.push_back({{"transform", has_interval},
-                        {"mark", {{"type", "tick"}, {"size", 8}, {"thickness", thickness}, {"color", ink_of}}},
-                        {"encoding", {{"x", x(end)}, {"y", y}}}});
-  }
-  if (dots) layers.push_back(bars);
-  // Twice: a white outline first, so that grid and dashed line do not run through the letters.
-  const int shift = dots ? 10 : 6;
-  layers.push_back({{"mark",
-                     {{"type", "text"},
-                      {"align", "left"},
-                      {"dx", shift},
-                      {"stroke", "white"},
-                      {"strokeWidth", 5},
-                      {"strokeJoin", "round"}}},
-                    {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}}}});
-  layers.push_back({{"mark", {{"type", "text"}, {"align", "left"}, {"dx", shift}}},
-                    {"encoding", {{"x", x("end")}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
-  Json spec = {{"data", {{"values", std::move(values)}}},
-               {"width", kPanelWidth},
-               {"height", {{"step", kBarStep}}},
-               {"layer", std::move(layers)}};
-  if (!panel.title.empty()) spec["title"] = panel_heading(panel.title);
-  return spec;
+  return {{"heading", panel_heading(panel.title)},
+          {"values", values},
+          {"order", order},
+          {"reference", panel.reference},
+          {"domain", Json::array({from, to})}};
 }
 
+// Bars begin at 0; dots on an axis from `from`.
 Chart bar_chart(const std::string& name, const std::string& title, const std::vector<std::string>& subtitle,
-                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis, bool same_axis) {
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  Json& views = chart.spec["concat"] = Json::array();
+                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis, bool same_axis,
+                std::optional<double> from = {}) {
+  Json views = Json::array();
   for (const BarPanel& panel : panels)
-    views.push_back(panel_spec(panel, axis, 0, axis_end(same_axis ? panels : std::vector{panel}, 0), false));
-  chart.spec["columns"] = columns;
-  chart.spec["spacing"] = 28;
-  return chart;
+    views.push_back(
+        panel_values(panel, from.value_or(0), axis_end(same_axis ? panels : std::vector{panel}, from.value_or(0))));
+  return {name, title,
+          filled_chart("bars", title, subtitle,
+                       {{"panels", views},
+                        {"columns", columns},
+                        {"width", kPanelWidth},
+                        {"axis", axis},
+                        {"dots", from.has_value()},
+                        {"begins_at_zero", !from},
+                        {"text_gap", from ? 10 : 6}})};
 }
 
 // What stands behind a bar whose row is not wholly ok.
@@ -292,17 +244,10 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
   }
   if (panels.empty() || !(low <= high)) return {name, title, nullptr};
   const double from = low - 0.06 * std::max(high - low, 1e-3 * std::abs(high));
-  const double to = axis_end(panels, from);
-  const std::string metric = comparisons.front().metric;
-  Chart chart{
-      name, title,
-      chart_frame(title, {setting_of(comparisons),
-                          sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")})};
-  Json& views = chart.spec["concat"] = Json::array();
-  for (const BarPanel& panel : panels) views.push_back(panel_spec(panel, "final " + metric, from, to, true));
-  chart.spec["columns"] = panel_columns(comparisons);
-  chart.spec["spacing"] = 28;
-  return chart;
+  return bar_chart(name, title,
+                   {setting_of(comparisons),
+                    sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")},
+                   panels, panel_columns(comparisons), "final " + comparisons.front().metric, /*same_axis=*/true, from);
 }
 
 }  // namespace sluice

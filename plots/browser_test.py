@@ -420,12 +420,14 @@ def make_records(sluice, folder):
                    stderr=subprocess.DEVNULL)
     lines = records.read_text().splitlines()
     attacker = json.loads(lines[3])
+    attacker.pop("seal")  # it is not as it was written
     attacker.update(system=PAYLOADS[0], outcome="failed", reason=PAYLOADS[1], digest="0123456789abcdef")
     attacker["options"]["variant"] = PAYLOADS[2]
     attacker["environment"]["cpu"] = PAYLOADS[3]
     titled = []
     for line in lines[:4]:
         record = json.loads(line)
+        record.pop("seal")
         record.update(cluster=PAYLOADS[3], digest=record["digest"][::-1])
         record["workload_facts"]["title"] = PAYLOADS[1] + PAYLOADS[4]
         titled.append(json.dumps(record))

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "harness/base/json.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/curve_steps.h"
 #include "plots/interference_bands.h"
@@ -62,78 +62,6 @@ Lines lines_of(const Comparison& c, bool evaluated, double divisor) {
     }
   }
   return lines;
-}
-
-struct Frame {
-  std::string x_field, x_title, y_title;
-  double low = 0, high = 1;  // of the values, in all panels
-  Json color, dash;
-  double width = 0, height = 0;
-  double longest = 0, divisor = 1;  // seconds of the longest run, and in a unit of the axis
-};
-
-Json curve_panel(const Comparison& c, const std::string& title, const Json& values, const Frame& frame,
-                 bool with_target, bool named) {
-  const Json x = {{"field", frame.x_field},
-                  {"type", "quantitative"},
-                  {"axis", {{"title", frame.x_title}, {"tickCount", 6}, {"format", ",~r"}}}};
-  const auto y = [&](const char* field) {
-    return Json{{"field", field},
-                {"type", "quantitative"},
-                {"scale", {{"domain", Json::array({frame.low, frame.high})}, {"nice", false}}},
-                {"axis", {{"title", frame.y_title}, {"tickCount", 5}}}};
-  };
-  const Json opacity = {{"condition", {{"param", "pick"}, {"value", 1}}}, {"value", 0.1}};
-  Json band_opacity = opacity;
-  band_opacity["condition"]["value"] = 0.16;
-  band_opacity["value"] = 0.02;
-  Json layers = Json::array();
-  // The rows of a comparison ran under the same interference: it is one of its settings.
-  if (frame.x_field == "seconds" && !c.rows.empty() && !c.rows.front().records.empty())
-    if (Json bands = interference_bands(c.rows.front().records.front(), frame.longest, frame.divisor, x);
-        !bands.is_null())
-      layers.push_back(std::move(bands));
-  layers.push_back(
-      {{"transform", Json::array({{{"filter", "isValid(datum.low)"}}})},
-       {"mark", {{"type", "area"}, {"clip", true}}},
-       {"encoding",
-        {{"x", x}, {"y", y("low")}, {"y2", {{"field", "high"}}}, {"color", frame.color}, {"opacity", band_opacity}}}});
-  Json line = {{"mark", {{"type", "line"}, {"strokeWidth", 2}, {"clip", true}, {"point", {{"size", 12}}}}},
-               {"encoding",
-                {{"x", x},
-                 {"y", y("value")},
-                 {"color", frame.color},
-                 {"strokeDash", frame.dash},
-                 {"opacity", opacity},
-                 {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
-                                          {{"field", "seeds"}},
-                                          {{"field", "updates"}},
-                                          {{"field", "seconds"}, {"format", ".4~g"}},
-                                          {{"field", "value"}, {"title", frame.y_title}, {"format", ".4~g"}},
-                                          {{"field", "low"}, {"format", ".4~g"}},
-                                          {{"field", "high"}, {"format", ".4~g"}}})}}}};
-  if (named) line["name"] = "lines";
-  layers.push_back(std::move(line));
-  if (with_target && c.target) {
-    const Json goal = {{"datum", *c.target}, {"type", "quantitative"}};
-    const Json nothing = {{"values", Json::array({Json::object()})}};
-    layers.push_back({{"data", nothing},
-                      {"mark", {{"type", "rule"}, {"strokeDash", Json::array({5, 4})}, {"color", "#444"}}},
-                      {"encoding", {{"y", goal}}}});
-    layers.push_back({{"data", nothing},
-                      {"mark",
-                       {{"type", "text"},
-                        {"align", "left"},  // outside the panel: in it, curves run
-                        {"baseline", "middle"},
-                        {"dx", 5},
-                        {"color", "#444"},
-                        {"text", fmt::format("target {:g}", *c.target)}}},
-                      {"encoding", {{"y", goal}, {"x", {{"value", frame.width}}}}}});
-  }
-  Json spec = {
-      {"data", {{"values", values}}}, {"width", frame.width}, {"height", frame.height}, {"layer", std::move(layers)}};
-  if (!title.empty()) spec["title"] = panel_heading(title);
-  return spec;
 }
 
 // "pipedream 2/5 (the first at update 99)": what diverged in any of the panels.
@@ -197,9 +125,6 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   std::map<std::string, int> variants;  // rows of a system so far
   Json dashes = Json::array();
   std::vector<std::pair<const Comparison*, Lines>> panels;
-  Frame frame;
-  frame.low = std::numeric_limits<double>::infinity();
-  frame.high = -frame.low;
   std::vector<double> all_values;
   bool bands = false;
   for (const Comparison& c : comparisons) {
@@ -220,55 +145,51 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
     panels.emplace_back(&c, std::move(lines));
   }
   if (panels.empty()) return {name, title, nullptr};
-  frame.low = quantile(all_values, 0);
-  // A loss on its way to infinity would press all others flat: it leaves the frame at the top.
+  double low = quantile(all_values, 0);
   // Nothing was learned, and nothing is to be seen.
-  if (quantile(all_values, 1) - frame.low <= kFlat * std::abs(frame.low)) return {name, title, nullptr};
-  frame.high = evaluated ? quantile(all_values, 1) : std::min(quantile(all_values, 1), 2 * quantile(all_values, 0.9));
+  if (quantile(all_values, 1) - low <= kFlat * std::abs(low)) return {name, title, nullptr};
+  // A loss on its way to infinity would press all others flat: it leaves the frame at the top.
+  double high = evaluated ? quantile(all_values, 1) : std::min(quantile(all_values, 1), 2 * quantile(all_values, 0.9));
   if (evaluated && first.target) {
-    frame.low = std::min(frame.low, *first.target);
-    frame.high = std::max(frame.high, *first.target);
+    low = std::min(low, *first.target);
+    high = std::max(high, *first.target);
   }
-  const double margin = 0.04 * std::max(frame.high - frame.low, 1e-9);
-  frame.low -= margin;
-  frame.high += margin;
-  frame.x_field = axis == CurveAxis::time ? "seconds" : "updates";
-  frame.x_title = axis == CurveAxis::time ? "training time [" + scale.unit + "]" : "updates";
-  frame.y_title = what;
-  frame.longest = longest;
-  frame.divisor = scale.divisor;
-  const std::size_t columns = panel_columns(comparisons);
-  frame.width = panels.size() == 1 ? 620 : 410;
-  frame.height = panels.size() == 1 ? 300 : 210;
-  const Json legend = {{"title", nullptr},       {"symbolType", "stroke"},
-                       {"symbolStrokeWidth", 3}, {"symbolOpacity", 1},  // not that of the bands
-                       {"orient", "bottom"},     {"columns", legend_columns(labels)}};
-  frame.color = {{"field", "label"},
-                 {"type", "nominal"},
-                 {"scale", {{"domain", string_array(labels)}, {"range", string_array(colors)}}},
-                 {"legend", legend}};
-  frame.dash = {{"field", "label"},
-                {"type", "nominal"},
-                {"scale", {{"domain", string_array(labels)}, {"range", dashes}}},
-                {"legend", legend}};
+  const double margin = 0.04 * std::max(high - low, 1e-9);
+  const bool over_time = axis == CurveAxis::time;
 
   std::string how = bands ? "Line: median over seeds, while most of them run; band: smallest to largest" : "One seed";
-  if (axis == CurveAxis::time) how += "; evaluation time excluded, draining included";
+  if (over_time) how += "; evaluation time excluded, draining included";
   std::vector<std::string> subtitle = {setting(comparisons), how};
   if (const std::string diverged = diverged_text(comparisons); !diverged.empty())
     subtitle.push_back(shortened(diverged, 150));
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  chart.spec["params"] = Json::array({{{"name", "pick"},
-                                       {"select", {{"type", "point"}, {"fields", Json::array({"label"})}}},
-                                       {"bind", "legend"},
-                                       {"views", Json::array({"lines"})}}});
-  Json& views = chart.spec["concat"] = Json::array();
-  for (const auto& [c, lines] : panels)
-    views.push_back(curve_panel(*c, panels.size() > 1 ? panel_title(*c, comparisons) : "", lines.values, frame,
-                                evaluated, views.empty()));
-  chart.spec["columns"] = columns;
-  chart.spec["spacing"] = 24;
-  return chart;
+  Json views = Json::array();
+  for (const auto& [c, lines] : panels) {
+    const bool has_target = evaluated && c->target;
+    // The rows of a comparison ran under the same interference: it is one of its settings.
+    const bool has_records = !c->rows.empty() && !c->rows.front().records.empty();
+    views.push_back({{"heading", panel_heading(panels.size() > 1 ? panel_title(*c, comparisons) : "")},
+                     {"values", lines.values},
+                     {"slowed", over_time && has_records
+                                    ? interference_bands(c->rows.front().records.front(), longest, scale.divisor)
+                                    : Json()},
+                     {"target", has_target ? Json(*c->target) : Json()},
+                     {"target_text", has_target ? fmt::format("target {:g}", *c->target) : ""},
+                     {"layer_name", views.empty() ? Json("lines") : Json()}});
+  }
+  return {name, title,
+          filled_chart("curves", title, subtitle,
+                       {{"panels", std::move(views)},
+                        {"columns", panel_columns(comparisons)},
+                        {"width", panels.size() == 1 ? 620 : 410},
+                        {"height", panels.size() == 1 ? 300 : 210},
+                        {"x_field", over_time ? "seconds" : "updates"},
+                        {"x_title", over_time ? "training time [" + scale.unit + "]" : "updates"},
+                        {"y_title", what},
+                        {"domain", Json::array({low - margin, high + margin})},
+                        {"labels", labels},
+                        {"colors", colors},
+                        {"dashes", dashes},
+                        {"legend_columns", legend_columns(labels)}})};
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"
@@ -16,42 +17,6 @@ namespace sluice {
 namespace {
 
 constexpr const char* kGrey = "#eceff3";
-
-Json cell_layers(const std::string& x_title, const std::vector<std::string>& columns,
-                 const std::vector<std::string>& rows) {
-  const Json x = {{"field", "column"},
-                  {"type", "nominal"},
-                  {"sort", string_array(columns)},
-                  {"axis",
-                   {{"title", x_title.empty() ? Json(nullptr) : Json(x_title)},
-                    {"labelAngle", 0},
-                    {"labelFontSize", 11},
-                    // Long names run into one another in one line.
-                    {"labelExpr", "split(replace(datum.label, '_', '_|'), '|')"},
-                    {"ticks", false},
-                    {"domain", false}}}};
-  const Json y = {{"field", "row"},
-                  {"type", "nominal"},
-                  {"sort", string_array(rows)},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
-  const Json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
-  const Json ink = {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}};
-  Json layers = Json::array();
-  layers.push_back({{"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 2}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y},
-                      {"color", color},
-                      {"tooltip", Json::array({{{"field", "row"}, {"title", "system"}},
-                                               {{"field", "column"}, {"title", x_title.empty() ? "workload" : x_title}},
-                                               {{"field", "note"}}})}}}});
-  layers.push_back({{"transform", Json::array({{{"filter", "datum.framed"}}})},
-                    {"mark", {{"type", "rect"}, {"filled", false}, {"stroke", "#111"}, {"strokeWidth", 2.5}}},
-                    {"encoding", {{"x", x}, {"y", y}}}});
-  layers.push_back({{"mark", {{"type", "text"}, {"fontSize", 11}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", ink}}}});
-  return layers;
-}
 
 std::string mixed(const int (&from)[3], const int (&to)[3], double share) {
   std::string text = "#";
@@ -70,13 +35,7 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
   std::string how = fmt::format("{} clock · {} · global batch {}", first.clock, first.cluster, first.batch);
   for (const std::string& more : {first.duration, first.optimizer, first.options})
     if (!more.empty()) how += " · " + more;
-  Chart chart{name, title,
-              chart_frame(title, {how,
-                                  "n/m: stable runs of all seeds. Framed: the largest rate that is stable, "
-                                  "with all smaller ones, for all seeds",
-                                  "Stable: no divergence, and the loss fell by a tenth or more (last tenth "
-                                  "of the updates against the first update)"})};
-  Json& views = chart.spec["concat"] = Json::array();
+  Json panels = Json::array();
   for (const StableRates& b : boundaries) {
     Json values = Json::array();
     std::vector<std::string> rates, labels;
@@ -102,16 +61,26 @@ Chart stable_rate_chart(const std::string& name, const std::string& title, std::
                                                  : mixed(kWhite, kBlue, 0.15 + 0.85 * share)}});
       }
     }
-    Json spec = {{"data", {{"values", std::move(values)}}},
-                 {"width", {{"step", 58}}},
-                 {"height", {{"step", 30}}},
-                 {"layer", cell_layers("learning rate", rates, labels)}};
-    if (boundaries.size() > 1) spec["title"] = panel_heading(ranks_text(b.ranks));
-    views.push_back(std::move(spec));
+    panels.push_back({{"heading", boundaries.size() > 1 ? panel_heading(ranks_text(b.ranks)) : Json()},
+                      {"values", std::move(values)},
+                      {"column_names", rates},
+                      {"row_order", labels}});
   }
-  chart.spec["columns"] = boundaries.size() > 1 ? 2 : 1;
-  chart.spec["spacing"] = 28;
-  return chart;
+  return {
+      name, title,
+      filled_chart("cells", title,
+                   {how,
+                    "n/m: stable runs of all seeds. Framed: the largest rate that is stable, with all smaller ones, "
+                    "for all seeds",
+                    "Stable: no divergence, and the loss fell by a tenth or more (last tenth of the updates against "
+                    "the first update)"},
+                   {{"panels", std::move(panels)},
+                    {"columns", boundaries.size() > 1 ? 2 : 1},
+                    {"spacing", 28},
+                    {"column_width", 58},
+                    {"row_height", 30},
+                    {"axis", "learning rate"},
+                    {"column_kind", "learning rate"}})};
 }
 
 // What a cell of the overview says of a row, and how good it is: below 1 is worse than the single device, above 1
@@ -220,23 +189,25 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
     for (const Comparison& c : comparisons)
       if (const std::string own = options_text(c); !own.empty()) subtitle.push_back(c.title + ": " + own);
   }
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  Json& views = chart.spec["concat"] = Json::array();
+  Json views = Json::array();
+  for (const Panel& p : panels)
+    views.push_back({{"heading", panel_heading(ranks_text(p.ranks) + (!both     ? ""
+                                                                      : p.tuned ? ", tuned learning rates"
+                                                                                : ", equal learning rate"))},
+                     {"values", p.values},
+                     {"column_names", workloads},
+                     {"row_order", p.rows}});
   // Two panels side by side fill a page.
   const double step = std::clamp(455.0 / static_cast<double>(workloads.size()), 64.0, 112.0);
-  for (const Panel& p : panels) {
-    Json spec = {{"data", {{"values", p.values}}},
-                 {"width", {{"step", step}}},
-                 {"height", {{"step", 26}}},
-                 {"layer", cell_layers("", workloads, {p.rows.begin(), p.rows.end()})}};
-    spec["title"] = panel_heading(ranks_text(p.ranks) + (!both     ? ""
-                                                         : p.tuned ? ", tuned learning rates"
-                                                                   : ", equal learning rate"));
-    views.push_back(std::move(spec));
-  }
-  chart.spec["columns"] = both ? 2 : 1;
-  chart.spec["spacing"] = 24;
-  return chart;
+  return {name, title,
+          filled_chart("cells", title, subtitle,
+                       {{"panels", std::move(views)},
+                        {"columns", both ? 2 : 1},
+                        {"spacing", 24},
+                        {"column_width", step},
+                        {"row_height", 26},
+                        {"axis", nullptr},
+                        {"column_kind", "workload"}})};
 }
 
 }  // namespace sluice

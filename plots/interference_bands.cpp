@@ -23,7 +23,7 @@ std::vector<BandSpan> interference_spans(const Record& record, double from, doub
   return spans;
 }
 
-Json interference_bands(const Record& record, double until, double divisor, Json x) {
+Json interference_bands(const Record& record, double until, double divisor) {
   Json values = Json::array();
   for (const BandSpan& span : interference_spans(record, 0, until))
     values.push_back({{"from", span.start / divisor},
@@ -31,14 +31,7 @@ Json interference_bands(const Record& record, double until, double divisor, Json
                       {"device", span.device},
                       {"resource", span.resource},
                       {"slowdown", span.slowdown}});
-  if (values.empty()) return nullptr;
-  x["field"] = "from";
-  return {{"data", {{"values", std::move(values)}}},
-          {"mark", {{"type", "rect"}, {"color", "#b22222"}, {"opacity", 0.08}, {"clip", true}}},
-          {"encoding",
-           {{"x", std::move(x)},
-            {"x2", {{"field", "until"}}},
-            {"tooltip", Json::array({{{"field", "resource"}}, {{"field", "device"}}, {{"field", "slowdown"}}})}}}};
+  return values.empty() ? Json() : values;
 }
 
 }  // namespace sluice

@@ -19,8 +19,7 @@ struct BandSpan {
 // The episodes between two moments of the training, as seconds from the first.
 std::vector<BandSpan> interference_spans(const Record& record, double from, double until);
 
-// A Vega-Lite layer of rectangles over the whole height of a chart whose x is time in units of `divisor` seconds. Null:
-// there are none. x: the chart's encoding of x.
-Json interference_bands(const Record& record, double until, double divisor, Json x);
+// The same from the beginning as values of a chart, in units of `divisor` seconds. Null: there are none.
+Json interference_bands(const Record& record, double until, double divisor);
 
 }  // namespace sluice

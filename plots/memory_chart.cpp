@@ -9,6 +9,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"
@@ -49,14 +50,12 @@ const Record* heaviest(const ComparisonRow& row) {
 }
 
 // Above one of three panels in a row: each text in lines that the panel has room for.
-Json small_heading(const std::vector<std::string>& texts, const std::string& color = "") {
+std::vector<std::string> small_heading(const std::vector<std::string>& texts) {
   constexpr std::size_t kCharacters = 38;
   std::vector<std::string> lines;
   for (const std::string& text : texts)
     for (const std::string& line : wrapped(text, kCharacters)) lines.push_back(line);
-  Json heading = {{"text", string_array(lines)}, {"fontSize", 12}, {"anchor", "start"}, {"limit", 300}, {"offset", 4}};
-  if (!color.empty()) heading["color"] = color;
-  return heading;
+  return lines;
 }
 
 struct MemoryPanel {
@@ -124,11 +123,10 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
     subtitle.push_back("Dashed: the devices' limit, " + to_text(Bytes(static_cast<std::int64_t>(*limit))) +
                        (beyond ? "; bars far beyond it leave the frame" : ""));
   if (absent > 0) subtitle.push_back(fmt::format("{} more rows have no peak or are out of memory", absent));
-  Chart chart{name, title, chart_frame(title, subtitle)};
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
   if (on_host) colors.emplace_back("#ead7b5");
   for (const auto& kind : kinds) names.emplace_back(kind.first);
-  Json& views = chart.spec["concat"] = Json::array();
+  Json views = Json::array();
   for (const auto& [row, record, fits] : panels) {
     Json stacked = Json::array(), predicted = Json::array();
     for (std::size_t rank = 0; rank < record->peak_bytes.size(); ++rank) {
@@ -145,50 +143,21 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
     for (std::size_t rank = 0; rank < record->predicted_peak_bytes.size(); ++rank)
       predicted.push_back(
           {{"rank", rank}, {"size", static_cast<double>(record->predicted_peak_bytes[rank].total) / scale.divisor}});
-    const Json y = {
-        {"field", "rank"},
-        {"type", "ordinal"},
-        {"axis", {{"title", nullptr}, {"labelExpr", "'rank ' + datum.label"}, {"ticks", false}, {"domain", false}}}};
-    const auto x = [&](const Json& stack) {
-      return Json{{"field", "size"},
-                  {"type", "quantitative"},
-                  {"stack", stack},
-                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.06})}, {"nice", false}}},
-                  {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
-    };
-    Json layers = Json::array();
-    layers.push_back({{"data", {{"values", std::move(stacked)}}},
-                      {"mark", {{"type", "bar"}, {"height", {{"band", 0.74}}}, {"clip", true}}},
-                      {"encoding",
-                       {{"x", x("zero")},
-                        {"y", y},
-                        {"order", {{"field", "order"}, {"type", "quantitative"}}},
-                        {"color",
-                         {{"field", "kind"},
-                          {"type", "nominal"},
-                          {"scale", {{"domain", string_array(names)}, {"range", string_array(colors)}}},
-                          {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", 6}}}}},
-                        {"tooltip", Json::array({{{"field", "rank"}},
-                                                 {{"field", "kind"}},
-                                                 {{"field", "size"}, {"title", scale.unit}, {"format", ".4~g"}},
-                                                 {{"field", "total"}, {"title", "of"}}})}}}});
-    if (!predicted.empty())
-      layers.push_back({{"data", {{"values", std::move(predicted)}}},
-                        {"mark", {{"type", "tick"}, {"thickness", 2.5}, {"color", "#000"}}},
-                        {"encoding", {{"x", x(nullptr)}, {"y", y}}}});
-    if (limit)
-      layers.push_back({{"data", {{"values", Json::array({Json::object()})}}},
-                        {"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 2})}, {"color", kLimitColor}}},
-                        {"encoding", {{"x", {{"datum", *limit / scale.divisor}, {"type", "quantitative"}}}}}});
     const std::string peak = fits ? to_text(Bytes(peak_memory(*record).value())) : short_outcome(*row);
-    views.push_back({{"title", small_heading({title_of(*row), peak}, fits ? "" : kLimitColor)},
-                     {"width", 230},
-                     {"height", {{"step", 18}}},
-                     {"layer", std::move(layers)}});
+    views.push_back({{"heading", small_heading({title_of(*row), peak})},
+                     {"heading_color", fits ? Json() : Json(kLimitColor)},
+                     {"stacked", std::move(stacked)},
+                     {"predicted", predicted.empty() ? Json() : std::move(predicted)}});
   }
-  chart.spec["columns"] = 3;
-  chart.spec["spacing"] = 22;
-  return chart;
+  return {name, title,
+          filled_chart("memory", title, subtitle,
+                       {{"panels", std::move(views)},
+                        {"kinds", names},
+                        {"colors", colors},
+                        {"unit", scale.unit},
+                        {"domain", Json::array({0, largest / scale.divisor * 1.06})},
+                        {"limit", limit ? Json(*limit / scale.divisor) : Json()},
+                        {"limit_color", kLimitColor}})};
 }
 
 Chart memory_over_time_chart(const std::string& name, const Comparison& comparison) {
@@ -227,13 +196,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
   if (panels.empty() || max_held == 0 || !(longest > 0)) return {name, title, nullptr};
   const Scale scale = bytes ? byte_scale(max_bytes) : Scale{1, "micro-batches"};
   const Scale time = time_scale(longest);
-  Chart chart{
-      name, title,
-      chart_frame(title, {setting(comparison),
-                          bytes ? "What waits for its backward. On a rank each micro-batch counts the same: the "
-                                  "activations' peak over the most that are held"
-                                : "Micro-batches that wait for their backward, counted a stage"})};
-  Json& views = chart.spec["concat"] = Json::array();
+  Json views = Json::array();
   for (const Panel& panel : panels) {
     Json values = Json::array();
     const std::size_t ranks = panel.held.size(), lines = std::min(ranks, kMaxLines);
@@ -245,32 +208,21 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
                           {"time", point.seconds / time.divisor},
                           {"held", static_cast<double>(point.held) * weight / scale.divisor}});
     }
-    views.push_back(
-        {{"title", small_heading({title_of(*panel.row)})},
-         {"width", kWidth},
-         {"height", 130},
-         {"data", {{"values", std::move(values)}}},
-         {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"strokeWidth", 1.6}}},
-         {"encoding",
-          {{"x",
-            {{"field", "time"},
-             {"type", "quantitative"},
-             {"axis", {{"title", "time [" + time.unit + "]"}, {"tickCount", 5}, {"format", ",~r"}, {"grid", false}}}}},
-           {"y",
-            {{"field", "held"},
-             {"type", "quantitative"},
-             {"scale",
-              {{"domain", Json::array({0, bytes ? max_bytes / scale.divisor : static_cast<double>(max_held)})}}},
-             {"axis", {{"title", scale.unit}, {"tickCount", 4}}}}},
-           {"color",
-            {{"field", "rank"},
-             {"type", "ordinal"},
-             {"scale", {{"range", string_array({kRankColors, kRankColors + kMaxLines})}}},
-             {"legend", {{"title", "rank"}, {"orient", "bottom"}, {"symbolType", "stroke"}}}}}}}});
+    views.push_back({{"heading", small_heading({title_of(*panel.row)})}, {"values", std::move(values)}});
   }
-  chart.spec["columns"] = 3;
-  chart.spec["spacing"] = 22;
-  return chart;
+  return {name, title,
+          filled_chart(
+              "memory_over_time", title,
+              {setting(comparison), bytes ? "What waits for its backward. On a rank each micro-batch counts the same: "
+                                            "the activations' peak over the most that are held"
+                                          : "Micro-batches that wait for their backward, counted a stage"},
+              {{"panels", std::move(views)},
+               {"heading_color", nullptr},
+               {"width", kWidth},
+               {"x_title", "time [" + time.unit + "]"},
+               {"unit", scale.unit},
+               {"domain", Json::array({0, bytes ? max_bytes / scale.divisor : static_cast<double>(max_held)})},
+               {"colors", std::vector<std::string>(kRankColors, kRankColors + kMaxLines)}})};
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/report.h"
 #include "plots/report_tables.h"
@@ -81,7 +82,6 @@ std::string planner_table(const Comparison& c) {
 }
 
 Chart planner_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
-  Chart chart{name, title, nullptr};
   // One colour a planner in all panels: its system's own, unless variants of that must be told apart.
   std::map<std::string, std::string> color_of;  // by label without micro-batches: a planner is one line of the legend
   for (const Comparison& c : comparisons)
@@ -93,9 +93,9 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
     labels.push_back(label);
     colors.push_back(color);
   }
-  Json colours = {{"domain", string_array(labels)}};
+  Json colours = {{"domain", labels}};
   if (std::set(colors.begin(), colors.end()).size() == colors.size())
-    colours["range"] = string_array(colors);
+    colours["range"] = colors;
   else
     colours["scheme"] = "tableau20";
   Json views = Json::array();
@@ -119,51 +119,18 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
            {"ended", facts.complete ? "complete" : "capped"}});
     }
     if (values.empty()) continue;
-    Json view = {
-        {"data", {{"values", std::move(values)}}},
-        {"width", 390},
-        {"height", 260},
-        {"mark", {{"type", "point"}, {"filled", true}, {"size", 110}, {"opacity", 0.9}}},
-        {"encoding",
-         {{"x",
-           {{"field", "search_seconds"},
-            {"type", "quantitative"},
-            {"scale", {{"type", "log"}}},
-            {"axis", {{"title", "search time, s"}, {"format", "~s"}, {"tickCount", 5}, {"offset", 6}}}}},
-          {"y",
-           {{"field", "update_time"},
-            {"type", "quantitative"},
-            {"scale", {{"zero", false}}},
-            {"axis", {{"title", "time of an update, " + scale.unit}, {"format", ",~r"}}}}},
-          {"color",
-           {{"field", "planner"},
-            {"type", "nominal"},
-            {"scale", colours},
-            {"legend",
-             {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(labels)}, {"labelLimit", 480}}}}},
-          {"shape",
-           {{"field", "ended"},
-            {"type", "nominal"},
-            {"scale",
-             {{"domain", string_array({"complete", "capped"})}, {"range", string_array({"circle", "triangle-up"})}}},
-            {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
-          {"tooltip", Json::array({{{"field", "planner"}, {"title", "planner"}},
-                                   {{"field", "text"}, {"title", "update"}},
-                                   {{"field", "micro-batches"}, {"title", "micro-batches"}},
-                                   {{"field", "depth"}, {"title", "depth"}},
-                                   {{"field", "states"}, {"title", "states visited"}},
-                                   {{"field", "ended"}, {"title", "search"}}})}}}};
-    if (comparisons.size() > 1) view["title"] = panel_heading(panel_title(c, comparisons));
-    views.push_back(std::move(view));
+    views.push_back({{"heading", panel_heading(comparisons.size() > 1 ? panel_title(c, comparisons) : "")},
+                     {"values", std::move(values)},
+                     {"y_title", "time of an update, " + scale.unit}});
   }
-  if (views.empty()) return chart;
-  chart.spec =
-      chart_frame(title, {setting(comparisons), "Lower left is better; a triangle is a search that a cap ended"});
-  chart.spec["concat"] = std::move(views);
-  chart.spec["columns"] = panel_columns(comparisons);
-  chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};
-  chart.spec["spacing"] = 28;
-  return chart;
+  if (views.empty()) return {name, title, nullptr};
+  return {name, title,
+          filled_chart("planners", title,
+                       {setting(comparisons), "Lower left is better; a triangle is a search that a cap ended"},
+                       {{"panels", std::move(views)},
+                        {"columns", panel_columns(comparisons)},
+                        {"colors", std::move(colours)},
+                        {"legend_columns", legend_columns(labels)}})};
 }
 
 }  // namespace sluice

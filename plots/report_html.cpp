@@ -10,7 +10,7 @@
 #include "harness/base/json.h"
 #include "plots/answers.h"
 #include "plots/inline_svg.h"
-#include "plots/page_parts.h"
+#include "plots/page_files.h"
 #include "plots/report.h"
 #include "plots/report_tables.h"
 #include "plots/style.h"
@@ -21,34 +21,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kFairness = R"(<h2 id="fairness">What was measured, and how fair it is</h2>
-<p>In one section all systems train on the same global batch, in the same data order, from the same
-initial weights. Samples per update and updates per epoch are shown with every result, because a system
-that updates more often on fewer samples learns differently. The single_device row is always shown:
-it is what no parallel run may lose against unnoticed. A run that failed is a row with its reason; one
-that <b>diverged</b> (its loss stopped being a finite number) is a result, and counts as not reaching the
-target. Results at a learning rate that all systems share and at each system's own tuned one stand side
-by side and are never mixed.</p>
-<p>Figures are medians over the seeds with the smallest and the largest; <b>4/5</b> says how many seeds
-reached the target. Two systems <b>cannot be told apart</b> on a metric where the ranges of five or more
-seeds overlap: of two equal systems, five seeds each fall apart in 1 of 126 cases. With fewer seeds nothing
-is said of metrics, and of throughput what the steps' intervals say.</p>
-<p>A system that misses the target in every seed is never named as the fastest, and synchronous systems are not
-ranked against asynchronous ones, whose weights are stale. A system stands for its best row. Where two systems
-differ by no more than <b>the model's error</b>, the virtual clock cannot say which is faster: they tie. An option
-that is not its system's default is part of a row's name; one that all rows share stands in the heading.</p>
-<p><b>Throughput</b> is work over time: the samples of all steps after the warm-up over their time, with a
-95&nbsp;% interval (block bootstrap); on the virtual clock, of whole periods of the steady state. <b>~</b> marks
-what cannot be told apart from the baseline because the ranges over seeds (with fewer than five: the intervals)
-overlap, on the virtual clock because they tie, <b>?</b> where there are too
-few steps to say. <b>Peak memory</b> is the
-largest rank's. <b>Time to target</b> is training time until the metric first reaches the target:
-evaluation is excluded, draining the pipeline is included; <b>without drain</b> is the same in a pipe that
-is never emptied for an evaluation. The <b>wall clock</b> times real execution
-on this machine; the <b>virtual clock</b> is a simulation of the named cluster. No chart or table mixes
-the two, but for the one that compares them.</p>
-)";
-
 // Writes the page from its parts.
 class Page {
  public:
@@ -57,36 +29,39 @@ class Page {
       : charts_(charts), records_(records), pictures_(pictures), formats_(formats) {}
 
   std::string html() {
-    std::string text =
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-        "<title>";
-    text += (charts_.title.empty() ? "" : escape_html(charts_.title) + " – ") + kReportTitleEnd + "\n<style>";
-    text += kPageStyle;
-    text += "</style></head>\n<body><main>\n" + head() + answers();
-    if (!charts_.overview.empty()) text += "<h2 id=\"overview\">Overview</h2>\n" + grid(charts_.overview, "records");
-    for (const ChartSection& part : charts_.sections) text += section(part);
-    text += boundary_section();
+    std::string sections, parts;
+    for (const ChartSection& part : charts_.sections) sections += section(part);
     for (const ReportPart& one : charts_.parts)
-      text +=
-          fmt::format(
-              "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
-              escape_html(one.id), escape_html(one.heading), escape_html(one.text)) +
-          panel("Charts", one.charts.empty() ? "" : grid(one.charts, one.id + "-records")) +
-          panel("Figures", one.table) + "</details>\n";
-    text += kFairness;
-    if (const std::string note = provenance_of(records_); !note.empty())
-      text += "<p>" + escape_html(note) + " <code>sluice list NAME</code> says more.</p>\n";
-    text += "<h2 id=\"machine\">The machine</h2>\n<details open><summary>What the records say of it</summary>\n" +
-            machine_table(records_) + "</details>\n";
-    text += other_records() + "</main>\n" + op_kinds() + "<script>";
-    text += kPageScript;
-    text += kTimelineScript;
-    return text + "</script>\n</body></html>\n";
+      parts += folded_section(one.id, one.heading, one.text,
+                              panel("Charts", one.charts.empty() ? "" : grid(one.charts, one.id + "-records")) +
+                                  panel("Figures", one.table));
+    const std::string note = provenance_of(records_), title = escape_html(charts_.title);
+    return filled_page(
+        "report.html",
+        {{"title", title.empty() ? "" : title + " – "},
+         {"style", std::string(page_file("report.css"))},
+         {"heading", title.empty() ? "Sluice report" : title},
+         {"counts", (title.empty() ? "" : "Sluice report: ") + counts()},
+         {"left_out", left_out()},
+         {"links", links()},
+         {"answers", answers()},
+         {"overview",
+          charts_.overview.empty() ? "" : "<h2 id=\"overview\">Overview</h2>\n" + grid(charts_.overview, "records")},
+         {"sections", sections},
+         {"boundaries", boundary_section()},
+         {"parts", parts},
+         {"provenance",
+          note.empty() ? "" : "<p>" + escape_html(note) + " <code>sluice list NAME</code> says more.</p>\n"},
+         {"machine", machine_table(records_)},
+         {"records", other_records()},
+         {"op_kinds", op_kinds()},
+         {"script", std::string(page_file("report.js"))},
+         {"timelines", std::string(page_file("timelines.js"))}});
   }
 
  private:
-  std::string head() const {
+  // "12 records, 3 systems, 1 workload, 2 not ok (listed with their reasons)"
+  std::string counts() const {
     std::set<std::string> systems, workloads;
     std::size_t failed = 0, diverged = 0, candidates = 0;
     for (const Record& record : records_) {
@@ -98,21 +73,22 @@ class Page {
       candidates += record.purpose == Purpose::tune;
     }
     const auto plural = [](std::size_t n) { return n == 1 ? "" : "s"; };
-    std::string html = fmt::format(
-        "<h1>{}</h1>\n<p class=\"soft\">{}{} record{}, {} system{}, {} "
-        "workload{}{}{}{}</p>\n",
-        escape_html(charts_.title.empty() ? "Sluice report" : charts_.title),
-        charts_.title.empty() ? "" : "Sluice report: ", records_.size(), plural(records_.size()), systems.size(),
-        plural(systems.size()), workloads.size(), plural(workloads.size()),
-        candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
-        diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
-        failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
-    if (!charts_.left_out.empty()) {
-      html += "<ul class=\"soft\" id=\"left-out\">";
-      for (const std::string& sentence : charts_.left_out) html += "<li>" + escape_html(sentence) + "</li>";
-      html += "</ul>\n";
-    }
-    html += "<nav class=\"page\">";
+    return fmt::format("{} record{}, {} system{}, {} workload{}{}{}{}", records_.size(), plural(records_.size()),
+                       systems.size(), plural(systems.size()), workloads.size(), plural(workloads.size()),
+                       candidates == 0 ? "" : fmt::format(", {} of them to tune learning rates", candidates),
+                       diverged == 0 ? "" : fmt::format(", {} diverged (which is a result)", diverged),
+                       failed == 0 ? "" : fmt::format(", {} not ok (listed with their reasons)", failed));
+  }
+
+  std::string left_out() const {
+    if (charts_.left_out.empty()) return "";
+    std::string html = "<ul class=\"soft\" id=\"left-out\">";
+    for (const std::string& sentence : charts_.left_out) html += "<li>" + escape_html(sentence) + "</li>";
+    return html + "</ul>\n";
+  }
+
+  std::string links() const {
+    std::string html;
     const auto link = [&](const std::string& id, const std::string& text) {
       html += fmt::format("<a href=\"#{}\">{}</a>", escape_html(id), escape_html(text));
     };
@@ -123,7 +99,7 @@ class Page {
     for (const ReportPart& part : charts_.parts) link(part.id, part.heading);
     link("fairness", "How fair is this?");
     link("machine", "The machine");
-    return html + "</nav>\n";
+    return html;
   }
 
   std::string winner(const Win& win) const {
@@ -272,9 +248,6 @@ class Page {
     for (const Timeline& t : part.timelines) {
       Json data = t.data;
       data["axis"] = longest[t.group];
-      std::string json = data.dump();
-      for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
-        json.replace(at, 1, "\\u003c");  // no text ends the script
       std::string notes;
       for (const std::string& note : t.notes) notes += (notes.empty() ? "" : " · ") + escape_html(note);
       html += fmt::format(
@@ -282,8 +255,8 @@ class Page {
           "<div class=\"chart\"><canvas role=\"img\" aria-label=\"Timeline of {}\"></canvas></div>"
           "<script type=\"application/json\">{}</script>"
           "<figcaption><a href=\"#{}-records\" data-records=\"{}\">records</a></figcaption></figure>\n",
-          escape_html(t.name), escape_html(t.title), notes, escape_html(t.title), json, escape_html(part.id),
-          escape_html(t.records));
+          escape_html(t.name), escape_html(t.title), notes, escape_html(t.title), script_json(data),
+          escape_html(part.id), escape_html(t.records));
     }
     return html + "</div>\n";
   }
@@ -291,7 +264,15 @@ class Page {
   static std::string op_kinds() {
     Json kinds = Json::array();
     for (const OpLook& look : kOpKinds) kinds.push_back(Json::array({look.title, look.color, look.ink}));
-    return "<script>var opKinds = " + kinds.dump() + ";</script>\n";
+    return kinds.dump();
+  }
+
+  static std::string folded_section(const std::string& id, const std::string& heading, const std::string& text,
+                                    const std::string& panels) {
+    return fmt::format(
+        "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n"
+        "{}</details>\n",
+        escape_html(id), escape_html(heading), escape_html(text), panels);
   }
 
   static std::string panel(const std::string& tab, const std::string& content) {
@@ -344,26 +325,20 @@ class Page {
         for (const Record& record : row.records)
           if (seen.insert(record.digest).second) own.push_back(&record);
     for (const Record* record : own) shown_.insert(record->digest);
-    return fmt::format(
-               "<details class=\"section\" open id=\"{}\"><summary><h2>{}</h2></summary>\n<p class=\"soft\">{}</p>\n",
-               escape_html(part.id), escape_html(part.heading), escape_html(setting(part.comparisons))) +
-           panel("Results", results(part)) + panel("Throughput", charts_of(part, ChartTopic::throughput)) +
-           panel("Accuracy", charts_of(part, ChartTopic::accuracy)) +
-           panel("Memory", charts_of(part, ChartTopic::memory)) +
-           panel("Scaling", charts_of(part, ChartTopic::scaling)) + panel("Planners", planners(part)) +
-           panel("Communication", charts_of(part, ChartTopic::communication)) + panel("Theory", theory(part)) +
-           panel("Timelines", timelines(part)) +
-           panel("Records", "<div>" + record_table(own, part.id + "-records") + "</div>") + "</details>\n";
+    return folded_section(
+        part.id, part.heading, setting(part.comparisons),
+        panel("Results", results(part)) + panel("Throughput", charts_of(part, ChartTopic::throughput)) +
+            panel("Accuracy", charts_of(part, ChartTopic::accuracy)) +
+            panel("Memory", charts_of(part, ChartTopic::memory)) +
+            panel("Scaling", charts_of(part, ChartTopic::scaling)) + panel("Planners", planners(part)) +
+            panel("Communication", charts_of(part, ChartTopic::communication)) + panel("Theory", theory(part)) +
+            panel("Timelines", timelines(part)) +
+            panel("Records", "<div>" + record_table(own, part.id + "-records") + "</div>"));
   }
 
   std::string boundary_section() const {
     if (charts_.boundary_charts.empty()) return "";
-    std::string html = R"(<h2 id="boundaries">Divergence boundaries</h2>
-<p>The largest learning rate that each system stands, on a grid of rates: the cheapest measure of what
-stale weights cost. It and every smaller rate of the grid is stable for all seeds; beyond it at least one
-seed diverges or does not learn.</p>
-)";
-    html += grid(charts_.boundary_charts, "records");
+    std::string html;
     for (const StableRates& b : charts_.boundaries) {
       html += fmt::format("<p class=\"soft\">{}, {} clock on {}, {}: ", escape_html(b.title), escape_html(b.clock),
                           escape_html(b.cluster), ranks_text(b.ranks));
@@ -372,7 +347,7 @@ seed diverges or does not learn.</p>
         rows += (rows.empty() ? "" : "; ") + title_of(row) + " " + rate_text(row, b);
       html += escape_html(rows) + ".</p>\n";
     }
-    return html;
+    return filled_page("boundaries.html", {{"charts", grid(charts_.boundary_charts, "records")}, {"rates", html}});
   }
 
   // Links to the sections' records, and those that no section has: of tuning and of boundaries.

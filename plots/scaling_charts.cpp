@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
@@ -42,35 +43,31 @@ std::vector<Series> lines_of(std::vector<Series> all) {
   return all;
 }
 
-struct Look {
-  Json x_axis;  // "values", "title"
+// What the lines of all panels look like, and where they have points.
+Json look_of(const std::vector<std::vector<Series>>& panels) {
   std::vector<std::string> labels, colors;
   Json dashes = Json::array();
-};
-
-Look look_of(const std::vector<std::vector<Series>>& panels, const std::string& x_title) {
-  Look look;
   std::set<double> places;
   std::map<std::string, int> variants;  // rows of a system so far
   for (const std::vector<Series>& panel : panels)
     for (const Series& s : panel) {
       for (const Point& p : s.points) places.insert(p.x);
-      if (std::ranges::count(look.labels, s.label) > 0) continue;
-      look.labels.push_back(s.label);
+      if (std::ranges::count(labels, s.label) > 0) continue;
+      labels.push_back(s.label);
       const SystemStyle style = system_style(s.system);
-      look.colors.push_back(lighter(style.color, variants[s.system]++));
-      look.dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
+      colors.push_back(lighter(style.color, variants[s.system]++));
+      dashes.push_back(style.dash.empty() ? Json::array({1, 0}) : Json(style.dash));
     }
-  Json values = Json::array();
-  for (const double place : places) values.push_back(place);
-  look.x_axis = {{"title", x_title}, {"values", std::move(values)}, {"format", "d"}, {"labelOverlap", "greedy"}};
-  return look;
+  return {{"labels", labels},
+          {"colors", colors},
+          {"dashes", dashes},
+          {"places", places},
+          {"legend_columns", legend_columns(labels)}};
 }
 
 // `per`: what the rate is divided by at every x; nullptr: by nothing.
-Json lines_panel(const std::vector<Series>& lines, const Look& look, const std::string& title,
-                 const std::string& y_title, const std::string& format, double (*per)(double x), double divisor,
-                 std::optional<double> ideal) {
+Json lines_panel(const std::vector<Series>& lines, const std::string& title, const std::string& y_title,
+                 const std::string& format, double (*per)(double x), double divisor, std::optional<double> ideal) {
   Json values = Json::array();
   double last = 1;
   for (const Series& s : lines)
@@ -81,28 +78,8 @@ Json lines_panel(const std::vector<Series>& lines, const Look& look, const std::
       if (p.rate.min < p.rate.max) value["low"] = p.rate.min / by, value["high"] = p.rate.max / by;
       values.push_back(std::move(value));
     }
-  const Json x = {{"field", "x"},
-                  {"type", "quantitative"},
-                  {"scale", {{"type", "log"}, {"base", 2}, {"nice", false}, {"padding", 12}}},
-                  {"axis", look.x_axis}};
-  const auto y = [&](const char* field) {
-    return Json{{"field", field}, {"type", "quantitative"}, {"axis", {{"title", y_title}, {"format", format}}}};
-  };
-  const Json legend = {{"title", nullptr},
-                       {"symbolType", "stroke"},
-                       {"symbolStrokeWidth", 3},
-                       {"orient", "bottom"},
-                       {"columns", legend_columns(look.labels)}};
-  const auto by_label = [&](Json range) {
-    return Json{{"field", "label"},
-                {"type", "nominal"},
-                {"scale", {{"domain", string_array(look.labels)}, {"range", std::move(range)}}},
-                {"legend", legend}};
-  };
-  const Json color = by_label(string_array(look.colors)), dash = by_label(look.dashes);
-  Json layers = Json::array();
+  Json diagonal;
   if (ideal) {
-    Json diagonal = Json::array();
     for (const double at : {1.0, last}) diagonal.push_back({{"x", at}, {"value", per ? *ideal : *ideal * at}});
     // On a logarithmic axis a line through the origin is bent.
     if (!per) {
@@ -112,26 +89,18 @@ Json lines_panel(const std::vector<Series>& lines, const Look& look, const std::
         at *= 1.25;
       }
     }
-    layers.push_back({{"data", {{"values", std::move(diagonal)}}},
-                      {"mark", {{"type", "line"}, {"strokeDash", Json::array({4, 3})}, {"color", "#6f6f6f"}}},
-                      {"encoding", {{"x", x}, {"y", y("value")}}}});
   }
-  layers.push_back({{"transform", Json::array({{{"filter", "isValid(datum.low)"}}})},
-                    {"mark", {{"type", "area"}, {"opacity", 0.18}}},
-                    {"encoding", {{"x", x}, {"y", y("low")}, {"y2", {{"field", "high"}}}, {"color", color}}}});
-  layers.push_back({{"mark", {{"type", "line"}, {"strokeWidth", 2}, {"point", {{"size", 40}}}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y("value")},
-                      {"color", color},
-                      {"strokeDash", dash},
-                      {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
-                                               {{"field", "x"}, {"title", look.x_axis["title"]}},
-                                               {{"field", "value"}, {"title", y_title}, {"format", ".4~g"}}})}}}});
-  Json spec = {
-      {"data", {{"values", std::move(values)}}}, {"width", 390}, {"height", 250}, {"layer", std::move(layers)}};
-  if (!title.empty()) spec["title"] = panel_heading(title);
-  return spec;
+  return {{"heading", panel_heading(title)},
+          {"values", std::move(values)},
+          {"y_title", y_title},
+          {"format", format},
+          {"ideal", std::move(diagonal)}};
+}
+
+Chart lines_chart(const std::string& name, const std::string& title, const std::vector<std::string>& subtitle,
+                  const std::string& axis, Json look, Json panels, int columns) {
+  look.update({{"axis", axis}, {"panels", std::move(panels)}, {"columns", columns}});
+  return {name, title, filled_chart("scaling", title, subtitle, std::move(look))};
 }
 
 }  // namespace
@@ -150,20 +119,14 @@ Chart rank_scaling_chart(const std::string& name, const std::string& title, std:
     }
   const std::vector<Series> lines = lines_of(std::move(all));
   if (lines.empty()) return {name, title, nullptr};
-  const Look look = look_of({lines}, "ranks");
   std::vector<std::string> subtitle = {setting(comparisons)};
   if (single) subtitle.emplace_back("Dashed: as many times the single device as there are ranks");
   subtitle.emplace_back("Bands: smallest to largest of the seeds, where they differ");
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  Json& views = chart.spec["concat"] = Json::array();
-  views.push_back(lines_panel(lines, look, "Throughput", "samples/s", ",~r", nullptr, 1, single));
+  Json panels = Json::array({lines_panel(lines, "Throughput", "samples/s", ",~r", nullptr, 1, single)});
   if (single && *single > 0)
-    views.push_back(lines_panel(
-        lines, look, "Of the single device's, per rank", "share", ".0%", [](double ranks) { return ranks; }, *single,
-        1.0));
-  chart.spec["columns"] = 2;
-  chart.spec["spacing"] = 28;
-  return chart;
+    panels.push_back(lines_panel(
+        lines, "Of the single device's, per rank", "share", ".0%", [](double ranks) { return ranks; }, *single, 1.0));
+  return lines_chart(name, title, subtitle, "ranks", look_of({lines}), std::move(panels), 2);
 }
 
 Chart microbatch_scaling_chart(const std::string& name, const std::string& title,
@@ -182,16 +145,11 @@ Chart microbatch_scaling_chart(const std::string& name, const std::string& title
     titles.push_back(ranks_text(c.ranks));
   }
   if (panels.empty()) return {name, title, nullptr};
-  const Look look = look_of(panels, "micro-batches of an update");
-  Chart chart{
-      name, title,
-      chart_frame(title, {setting(comparisons), "The global batch stays: more micro-batches are smaller ones"})};
-  Json& views = chart.spec["concat"] = Json::array();
+  Json views = Json::array();
   for (std::size_t i = 0; i < panels.size(); ++i)
-    views.push_back(lines_panel(panels[i], look, titles[i], "samples/s", ",~r", nullptr, 1, std::nullopt));
-  chart.spec["columns"] = panels.size() > 1 ? 2 : 1;
-  chart.spec["spacing"] = 28;
-  return chart;
+    views.push_back(lines_panel(panels[i], titles[i], "samples/s", ",~r", nullptr, 1, std::nullopt));
+  return lines_chart(name, title, {setting(comparisons), "The global batch stays: more micro-batches are smaller ones"},
+                     "micro-batches of an update", look_of(panels), std::move(views), panels.size() > 1 ? 2 : 1);
 }
 
 }  // namespace sluice

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"
@@ -112,51 +112,6 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
                       {"front", !beaten(*row)}});
   }
   const double y_end = fastest * 1.12;
-  const Json x = {{"field", "memory"},
-                  {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, x_end})}}},
-                  {"axis", {{"title", "peak memory of the fullest rank, " + scale.unit}}}};
-  const Json y = {{"field", "throughput"},
-                  {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, y_end})}}},
-                  {"axis", {{"title", "samples/s"}}}};
-  const Json front = Json::array({{{"filter", "datum.front"}}});
-  const auto by_system = [&](Json range) {
-    return Json{{"field", "system"},
-                {"type", "nominal"},
-                {"scale", {{"domain", string_array(systems)}, {"range", std::move(range)}}},
-                {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(systems)}}}};
-  };
-  Json layers = Json::array();
-  layers.push_back({{"transform", front},
-                    {"mark", {{"type", "line"}, {"interpolate", "step-after"}, {"color", "#999"}}},
-                    {"encoding", {{"x", x}, {"y", y}}}});
-  if (limit > 0) {
-    const Json place = {{"datum", limit / scale.divisor}, {"type", "quantitative"}};
-    const Json nothing = {{"values", Json::array({Json::object()})}};
-    layers.push_back({{"data", nothing},
-                      {"mark", {{"type", "rule"}, {"strokeDash", Json::array({4, 2})}, {"color", kLimitColor}}},
-                      {"encoding", {{"x", place}}}});
-    layers.push_back({{"data", nothing},
-                      {"mark",
-                       {{"type", "text"},
-                        {"align", "right"},
-                        {"baseline", "top"},
-                        {"dx", -4},
-                        {"color", kLimitColor},
-                        {"text", "limit " + to_text(Bytes(static_cast<std::int64_t>(limit)))}}},
-                      {"encoding", {{"x", place}, {"y", {{"value", kParetoHeight - 14}}}}}});
-  }
-  layers.push_back(
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"opacity", 0.9}}},
-       {"encoding",
-        {{"x", x},
-         {"y", y},
-         {"color", by_system(string_array(colors))},
-         {"shape", by_system(string_array(shapes))},
-         {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
-                                  {{"field", "memory"}, {"title", scale.unit}, {"format", ".3~g"}},
-                                  {{"field", "throughput"}, {"title", "samples/s"}, {"format", ".4~g"}}})}}}});
   // The points of the front are named from left to right by their numbers, listed in the subtitle.
   std::vector<std::pair<double, const ComparisonRow*>> named;
   for (const ComparisonRow* row : drawn)
@@ -186,15 +141,24 @@ Chart memory_throughput_chart(const std::string& name, const Comparison& compari
     numbers.push_back({{"memory", places[k].x / kParetoWidth * x_end},
                        {"throughput", (1 - places[k].y / kParetoHeight) * y_end},
                        {"text", std::to_string(k + 1)}});
-  layers.push_back({{"data", {{"values", std::move(numbers)}}},
-                    {"mark", {{"type", "text"}, {"fontSize", 12}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}});
-  Chart chart{name, title, chart_frame(title, subtitle)};
-  chart.spec["data"] = {{"values", std::move(values)}};
-  chart.spec["width"] = kParetoWidth;
-  chart.spec["height"] = kParetoHeight;
-  chart.spec["layer"] = std::move(layers);
-  return chart;
+  return {name, title,
+          filled_chart("pareto", title, subtitle,
+                       {{"values", std::move(values)},
+                        {"numbers", std::move(numbers)},
+                        {"width", kParetoWidth},
+                        {"height", kParetoHeight},
+                        {"x_domain", Json::array({0, x_end})},
+                        {"y_domain", Json::array({0, y_end})},
+                        {"x_title", "peak memory of the fullest rank, " + scale.unit},
+                        {"unit", scale.unit},
+                        {"limit", limit > 0 ? Json(limit / scale.divisor) : Json()},
+                        {"limit_text", "limit " + to_text(Bytes(static_cast<std::int64_t>(limit)))},
+                        {"limit_text_y", kParetoHeight - 14},
+                        {"limit_color", kLimitColor},
+                        {"systems", systems},
+                        {"colors", colors},
+                        {"shapes", shapes},
+                        {"legend_columns", legend_columns(systems)}})};
 }
 
 Chart communication_chart(const std::string& name, const Comparison& comparison) {
@@ -226,41 +190,17 @@ Chart communication_chart(const std::string& name, const Comparison& comparison)
     const std::string text = bubble ? fmt::format("bubble {:.1f} %", 100 * *bubble) : short_outcome(*row);
     texts.push_back({{"label", title_of(*row)}, {"size", sum}, {"text", text}});
   }
-  const Json y = {{"field", "label"},
-                  {"type", "nominal"},
-                  {"sort", string_array(order)},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}, {"labelLimit", 480}}}};
-  const Json x = {{"field", "size"},
-                  {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, largest / scale.divisor * 1.3})}}},
-                  {"axis", {{"title", scale.unit}, {"tickCount", 5}, {"format", ",~r"}}}};
-  Json stacked = x;
-  stacked["stack"] = "zero";
-  Chart chart{name, title,
-              chart_frame(title, {setting(comparison),
-                                  "The rank that sends most of a kind: activations and their "
-                                  "gradients, weights, gradients of weights. Counted, not measured"})};
-  chart.spec["width"] = 520;
-  chart.spec["height"] = {{"step", 20}};
-  chart.spec["layer"] = Json::array(
-      {{{"data", {{"values", std::move(values)}}},
-        {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
-        {"encoding",
-         {{"x", stacked},
-          {"y", y},
-          {"order", {{"field", "order"}, {"type", "quantitative"}}},
-          {"color",
-           {{"field", "kind"},
-            {"type", "nominal"},
-            {"scale", {{"domain", string_array(kinds)}, {"range", Json::array({"#4c78a8", "#f58518", "#54a24b"})}}},
-            {"legend", {{"title", nullptr}, {"orient", "bottom"}}}}},
-          {"tooltip", Json::array({{{"field", "label"}, {"title", "system"}},
-                                   {{"field", "kind"}},
-                                   {{"field", "size"}, {"title", scale.unit}}})}}}},
-       {{"data", {{"values", std::move(texts)}}},
-        {"mark", {{"type", "text"}, {"align", "left"}, {"dx", 6}, {"fontSize", 11}}},
-        {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}, {"type", "nominal"}}}}}}});
-  return chart;
+  return {name, title,
+          filled_chart("communication", title,
+                       {setting(comparison),
+                        "The rank that sends most of a kind: activations and their gradients, weights, gradients of "
+                        "weights. Counted, not measured"},
+                       {{"values", std::move(values)},
+                        {"texts", std::move(texts)},
+                        {"order", order},
+                        {"kinds", kinds},
+                        {"unit", scale.unit},
+                        {"domain", Json::array({0, largest / scale.divisor * 1.3})}})};
 }
 
 }  // namespace sluice

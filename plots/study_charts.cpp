@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "plots/chart_template.h"
 #include "plots/style.h"
 
 namespace sluice {
@@ -51,26 +52,10 @@ Json panel_of(const TablePicture& picture, const FilledTable& table, const Named
   std::string below;
   for (std::size_t i = 1; i < table.description.axes.size(); ++i)
     below += (below.empty() ? "" : ", ") + table.description.axes[i].heading;
-  const Json columns = string_array(picture.columns);
-  Json panel = {{"data", {{"values", values_of(picture, table, entry.title)}}},
-                {"width", 360},
-                {"height", 200},
-                {"mark", {{"type", "bar"}}}};
-  panel["title"] = panel_heading(entry.title);
-  panel["encoding"] = {
-      {"x",
-       {{"field", "group"},
-        {"type", "nominal"},
-        {"sort", string_array(groups)},
-        {"axis", {{"title", below.empty() ? Json(nullptr) : Json(below)}, {"labelAngle", 0}}}}},
-      {"xOffset", {{"field", "column"}, {"type", "nominal"}, {"sort", columns}, {"scale", {{"domain", columns}}}}},
-      {"y", {{"field", "value"}, {"type", "quantitative"}, {"axis", {{"title", unit_of(picture, table.description)}}}}},
-      {"color",
-       {{"field", "column"},
-        {"type", "nominal"},
-        {"scale", {{"domain", columns}, {"scheme", "tableau10"}}},
-        {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", legend_columns(picture.columns)}}}}}};
-  return panel;
+  return {{"heading", panel_heading(entry.title)},
+          {"values", values_of(picture, table, entry.title)},
+          {"groups", groups},
+          {"x_title", below.empty() ? Json() : Json(below)}};
 }
 
 }  // namespace
@@ -97,14 +82,15 @@ Chart study_chart(const ComparisonPicture& picture, std::span<const Record> reco
 }
 
 Chart study_chart(const TablePicture& picture, const FilledTable& table) {
-  Chart chart{picture.name, picture.title, chart_frame(picture.title, {})};
-  Json& views = chart.spec["concat"] = Json::array();
+  Json panels = Json::array();
   for (const NamedConditions& entry : table.description.axes.front().entries)
-    views.push_back(panel_of(picture, table, entry));
-  chart.spec["columns"] = 2;
-  chart.spec["spacing"] = 28;
-  chart.spec["resolve"] = {{"scale", {{"color", "shared"}}}};
-  return chart;
+    panels.push_back(panel_of(picture, table, entry));
+  return {picture.name, picture.title,
+          filled_chart("study_table", picture.title, {},
+                       {{"panels", std::move(panels)},
+                        {"headings", picture.columns},
+                        {"unit", unit_of(picture, table.description)},
+                        {"legend_columns", legend_columns(picture.columns)}})};
 }
 
 }  // namespace sluice

@@ -16,46 +16,6 @@
 
 namespace sluice {
 
-Json string_array(const std::vector<std::string>& texts) {
-  Json array = Json::array();
-  for (const std::string& text : texts) array.push_back(text);
-  return array;
-}
-
-Json chart_frame(const std::string& title, const std::vector<std::string>& subtitle) {
-  Json spec;
-  spec["$schema"] = "https://vega.github.io/schema/vega-lite/v5.json";
-  spec["background"] = "white";
-  spec["padding"] = 12;
-  spec["title"] = {{"text", title}, {"subtitle", string_array(subtitle)}};
-  // One font, sizes that survive a two-column page, and no frame around the marks.
-  spec["config"] = {
-      {"font", "Helvetica, Arial, sans-serif"},
-      {"view", {{"stroke", nullptr}}},
-      {"title",
-       {{"anchor", "start"},
-        {"frame", "bounds"},
-        {"fontSize", 16},
-        {"subtitleFontSize", 12},
-        {"subtitleColor", "#555"},
-        {"subtitlePadding", 5},
-        {"offset", 14}}},
-      {"axis",
-       {{"labelFontSize", 12},
-        {"titleFontSize", 12},
-        {"titleFontWeight", "normal"},
-        {"titleColor", "#333"},
-        {"gridColor", "#e6e6e6"},
-        {"domainColor", "#888"},
-        {"tickColor", "#888"},
-        {"labelFlush", false},
-        {"labelLimit", 320}}},
-      {"legend", {{"labelFontSize", 12}, {"titleFontSize", 12}, {"labelLimit", 320}, {"symbolSize", 120}}},
-      {"text", {{"fontSize", 12}}},
-  };
-  return spec;
-}
-
 Scale time_scale(double largest) {
   if (largest >= 7200) return {3600, "h"};
   if (largest >= 1) return {1, "s"};
@@ -155,10 +115,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t characters
 Json panel_heading(const std::string& title) {
   constexpr std::size_t kCharacters = 64;  // what a panel and its labels have room for
   const std::vector<std::string> lines = wrapped(title, kCharacters);
-  return {{"text", lines.size() == 1 ? Json(title) : string_array(lines)},
-          {"fontSize", 13},
-          {"anchor", "start"},
-          {"offset", 6}};
+  return title.empty() ? Json() : lines.size() == 1 ? Json(title) : Json(lines);
 }
 
 // "sgd, learning rate 0.02, momentum 0.9" in its parts.

@@ -1,4 +1,4 @@
-// What all charts share: the Vega-Lite frame with fonts and colours, and small texts.
+// What all charts share: units, colours and small texts.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,6 @@
 namespace sluice {
 
 class Json;
-
-// $schema, title, subtitle lines, background and configuration; the caller adds the marks.
-Json chart_frame(const std::string& title, const std::vector<std::string>& subtitle);
-
-// An array of strings: braces read {"a", "b"} as an object.
-Json string_array(const std::vector<std::string>& texts);
 
 // Of seconds or bytes of about `largest`: the divisor and the name of a unit that reads well.
 struct Scale {
@@ -38,7 +32,7 @@ std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation b
 
 // In lines of at most this many characters, cut at spaces; a longer word is a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters);
-Json panel_heading(const std::string& title);  // of one of several panels
+Json panel_heading(const std::string& title);  // of one of several panels, in lines; "": null
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
 // "4 ranks, learning rate tuned". Those of several workloads by all of it. With the options of their rows where these
 // differ.

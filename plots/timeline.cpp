@@ -1,4 +1,4 @@
-// The timeline of one system, as the report's page draws it (page_timelines.cpp): a row a rank, a box an op, its
+// The timeline of one system, as the report's page draws it (page/timelines.js): a row a rank, a box an op, its
 // micro-batch in it where it fits.
 //
 //   rank 0  [0][1][2][3]            [0 ][1 ][2 ][3 ]      blue F, green B (teal I, yellow W),

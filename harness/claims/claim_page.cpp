@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/markdown_text.h"
+#include "plots/chart_template.h"
 #include "plots/markdown.h"
 #include "plots/report.h"
 #include "plots/style.h"
@@ -172,8 +173,7 @@ std::string paper_page(const PaperOutcomes& paper) {
 
 Chart paper_chart(const PaperOutcomes& paper) {
   const std::string title = paper.claims.title + ": ours over published";
-  Json values = Json::array();
-  std::vector<std::string> rows;
+  Json values = Json::array(), rows = Json::array();
   for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
     const Claim& claim = paper.claims.claims[i];
     const Outcome& outcome = paper.outcomes[i];
@@ -190,35 +190,10 @@ Chart paper_chart(const PaperOutcomes& paper) {
                       {"verdict", to_text(outcome.value)}});
   }
   if (values.empty()) return {paper.claims.paper, title, nullptr};
-  Chart chart{
-      paper.claims.paper, title,
-      chart_frame(title, {"band: the tolerance; of a ratio, its gain is compared; outside 0.5 to 1.5 at the edge"})};
-  Json& spec = chart.spec;
-  spec["data"] = {{"values", values}};
-  spec["width"] = 420;
-  spec["height"] = {{"step", 11}};
-  const Json y = {{"field", "row"},
-                  {"type", "nominal"},
-                  {"sort", string_array(rows)},
-                  {"axis", {{"title", nullptr}, {"labelLimit", 420}, {"labelFontSize", 9}}}};
-  const Json verdicts = string_array({"reproduced", "direction only", "not reproduced", "not comparable"});
-  const Json x_axis = {{"title", "ours / published"}, {"grid", true}};
-  Json band = {{"mark", {{"type", "bar"}, {"height", 7}, {"color", "#d9d9d9"}}}};
-  band["encoding"] = {
-      {"y", y},
-      {"x", {{"field", "low"}, {"type", "quantitative"}, {"scale", {{"domain", {0.5, 1.5}}}}, {"axis", x_axis}}},
-      {"x2", {{"field", "high"}}}};
-  Json point = {{"mark", {{"type", "point"}, {"filled", true}, {"size", 36}}}};
-  point["encoding"] = {
-      {"y", y},
-      {"x", {{"field", "ratio"}, {"type", "quantitative"}}},
-      {"color",
-       {{"field", "verdict"},
-        {"type", "nominal"},
-        {"scale", {{"domain", verdicts}, {"range", string_array({"#2a7a3f", "#d98c00", "#c0392b", "#7f7f7f"})}}},
-        {"legend", {{"title", nullptr}, {"orient", "bottom"}, {"columns", 4}}}}}};
-  spec["layer"] = Json::array({band, point});
-  return chart;
+  return {paper.claims.paper, title,
+          filled_chart("claims", title,
+                       {"band: the tolerance; of a ratio, its gain is compared; outside 0.5 to 1.5 at the edge"},
+                       {{"values", std::move(values)}, {"order", std::move(rows)}})};
 }
 
 ReportPart claims_part(std::span<const PaperOutcomes> papers) {

@@ -8,9 +8,8 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
-#include "harness/base/json_reader.h"
-#include "harness/base/source_folder.h"
 #include "harness/cli/chrome_trace.h"
+#include "plots/page_files.h"
 #include "plots/timeline_ops.h"
 
 namespace sluice {
@@ -107,15 +106,9 @@ std::string timeline_page(const TimelinePage& page, const Trace& trace) {
     kinds.push_back(look.title);
     if (std::string(look.name).size() == 1) computes.push_back(look.title);
   }
-  std::string text = read_text_file(source_folder() + "/plots/page/timeline.html");
-  const std::string place = "/*DATA*/null";
-  std::string json = Json{{"title", page.title}, {"about", page.about},  {"what", page.what}, {"ranks", ranks},
-                          {"ops", ops},          {"computes", computes}, {"colors", colors},  {"kinds", kinds}}
-                         .dump();
-  for (std::size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at + 1))
-    json.replace(at, 1, "\\u003c");  // no text ends the script
-  text.replace(text.find(place), place.size(), json);
-  return text;
+  const Json data = {{"title", page.title}, {"about", page.about},  {"what", page.what}, {"ranks", ranks},
+                     {"ops", ops},          {"computes", computes}, {"colors", colors},  {"kinds", kinds}};
+  return filled_page("timeline.html", {{"data", script_json(data)}});
 }
 
 OutputFile timeline_page_file(const std::string& file) {

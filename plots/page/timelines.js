@@ -1,10 +1,6 @@
-// Draws the timelines of report.html on a canvas each, from the data in the page (Timeline::data, plots/charts.h), once
-// they are in sight. Buttons, drag and Ctrl with the wheel zoom and move the time axis; ranks stay.
-#include "plots/page_parts.h"
-
-namespace sluice {
-
-const char* const kTimelineScript = R"js(
+// Draws the timelines of the report on a canvas each, from the data in the page (Timeline::data, plots/charts.h), once
+// they are in sight. Buttons, drag and Ctrl with the wheel zoom and move the time axis; ranks stay. Uses what report.js
+// leaves in window.sluicePage.
 (function () {
   'use strict';
   var page = window.sluicePage;
@@ -172,6 +168,3 @@ const char* const kTimelineScript = R"js(
   }, {rootMargin: '400px'});
   page.all('figure.timeline').forEach(function (figure) { seen.observe(figure); });
 })();
-)js";
-
-}  // namespace sluice

@@ -1,10 +1,5 @@
-// The script of report.html: tabs, folds, tables that sort and filter, and what a mark says when pointed at. Without it
-// the page shows everything but the timelines (page_timelines.cpp), one after the other.
-#include "plots/page_parts.h"
-
-namespace sluice {
-
-const char* const kPageScript = R"js(
+// Tabs, folds, tables that sort and filter, and what a mark says when pointed at. Without it the page shows everything
+// but the timelines (timelines.js), one after the other.
 (function () {
   'use strict';
   function all(selector, root) { return Array.from((root || document).querySelectorAll(selector)); }
@@ -223,6 +218,3 @@ const char* const kPageScript = R"js(
   follow();
   root.dataset.ready = '1';
 })();
-)js";
-
-}  // namespace sluice
