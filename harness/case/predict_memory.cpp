@@ -49,7 +49,7 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
   const Storage& s = p.storage;
   std::vector<Bytes> lasting;  // of each layer: weights, gradients, the optimizer's
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    const Bytes of_parameter = p.inference ? s.weight : s.weight + s.gradient + s.master;
+    const Bytes of_parameter = p.inference || model.layers[l].frozen ? s.weight : s.weight + s.gradient + s.master;
     lasting.push_back(parameter_count(model.layers[l]) * of_parameter);
     if (!p.inference) lasting.back() += state_elements(optimizer, model, l) * s.state;
   }

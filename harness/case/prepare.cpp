@@ -164,10 +164,12 @@ static void copy_tied_weights(Prepared& p) {
   std::set<std::pair<int, int>> loans;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = copied->layers[l];
-    if (const int owner = layer.copy_of; owner >= 0) copies[owner].insert({stage_of[owner], stage_of[l]});
+    if (const int owner = layer.copy_of; owner >= 0 && !layer.frozen)
+      copies[owner].insert({stage_of[owner], stage_of[l]});
     if (layer.tied_to >= 0 && stage_of[layer.tied_to] != stage_of[l])
       loans.emplace(stage_of[l], stage_of[layer.tied_to]);
-    const bool apart = model.layers[l].tied_to >= 0 && stage_of[model.layers[l].tied_to] != stage_of[l];
+    const bool apart =
+        !layer.frozen && model.layers[l].tied_to >= 0 && stage_of[model.layers[l].tied_to] != stage_of[l];
     if (apart && !p.system->synchronous && !p.inference)
       throw InputError("model '" + model.name + "', layer '" + layer.name + "'",
                        "uses the weight of '" + model.layers[model.layers[l].tied_to].name +

@@ -185,7 +185,7 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
     const RankMemory& held = memory[p.ranks.placement.stages[s * members].front().index()];
     fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
                layers[s], layer_width, stage.microbatches_per_op * p.micro_batch, to_text(cost.forward),
-               to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters),
+               to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters + cost.frozen),
                held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
   }
 }

@@ -49,6 +49,7 @@ CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, co
     cost.input_gradient = seconds(kernels.input_gradient);
     cost.weight_gradient = seconds(kernels.weight_gradient);
   }
+  count_frozen_layers(graph, model);
   return graph;
 }
 

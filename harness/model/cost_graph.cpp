@@ -78,9 +78,13 @@ void count_copies(CostGraph& graph, const ModelGraph& model) {
     const std::int64_t weight = elements(parameters(model.layers[l]).front().shape);
     const double part = static_cast<double>(weight) / static_cast<double>(parameter_count(model.layers[owner]));
     const auto of = [&](Bytes whole) { return Bytes(std::llround(part * static_cast<double>(whole.value))); };
+    cost.parameters += of(from.parameters);
+    if (model.layers[l].frozen) {
+      cost.frozen = cost.parameters;
+      continue;
+    }
     cost.copy = weight * graph.storage.gradient;
     cost.copy_of = owner;
-    cost.parameters += of(from.parameters);
     cost.update += from.update * part;
     if (!cost.measured || !from.measured) continue;
     cost.measured->update.peak += of(from.measured->update.peak);
@@ -88,6 +92,42 @@ void count_copies(CostGraph& graph, const ModelGraph& model) {
     cost.measured->clear += from.measured->clear * part;
   }
   for (CostGraph& larger : graph.larger) count_copies(larger, model);
+}
+
+std::vector<bool> without_gradient(const CostGraph& graph) {
+  std::vector<std::vector<int>> inputs;
+  for (const LayerCost& layer : graph.layers) inputs.push_back(layer.inputs);
+  return without_gradient(
+      inputs,
+      [&](std::size_t l) { return graph.layers[l].trained().value > 0 || graph.layers[l].weight_gradient.value > 0; },
+      [&](std::size_t l) { return graph.layers[l].frozen.value > 0; });
+}
+
+void count_frozen_layers(CostGraph& graph, const ModelGraph& model) {
+  const std::vector<bool> no_gradient = without_gradient(model);
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    LayerCost& cost = graph.layers[l];
+    if (model.layers[l].frozen) {
+      cost.frozen = cost.parameters;
+      cost.weight_gradient = cost.update = Seconds(0);
+      for (DeviceTime& time : cost.on) time.weight_gradient = Seconds(0);
+      if (cost.measured) {
+        cost.measured->weight_gradient = cost.measured->update = {};
+        cost.measured->clear = Seconds(0);
+        cost.measured->batched_weight_gradient.reset();
+        cost.measured->split_weight_gradient.reset();
+      }
+    }
+    const std::vector<int>& inputs = model.layers[l].inputs;
+    const bool reads_only_such = std::ranges::all_of(inputs, [&](int p) { return p < 0 || no_gradient[p]; }) &&
+                                 std::ranges::any_of(inputs, [&](int p) { return p >= 0; });
+    if (!no_gradient[l] && !reads_only_such) continue;
+    cost.input_gradient = Seconds(0);
+    cost.input_channels = 0;
+    for (DeviceTime& time : cost.on) time.input_gradient = Seconds(0);
+    if (cost.measured) cost.measured->input_gradient = {};
+  }
+  for (CostGraph& larger : graph.larger) count_frozen_layers(larger, model);
 }
 
 CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
@@ -138,6 +178,7 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
     graph.layers.push_back(cost);
   }
   count_tied_weights_once(graph, model);
+  count_frozen_layers(graph, model);
   return graph;
 }
 

@@ -119,6 +119,12 @@ void count_tied_weights_once(CostGraph& graph, const ModelGraph& model);
 // graph: of `model` without its copies (with_copies). Adds to a layer with a copy the weight's bytes and update.
 void count_copies(CostGraph& graph, const ModelGraph& model);
 
+// Takes from frozen layers of the model W, update and gradient; and I from layers that have nothing to train at or
+// before them, and from those right behind them.
+void count_frozen_layers(CostGraph& graph, const ModelGraph& model);
+// Of the graph, by what is frozen and trained: without_gradient() of its model.
+std::vector<bool> without_gradient(const CostGraph& graph);
+
 // Whether a layer of the model is such a one.
 bool is_fused_with_predecessor(const LayerSpec& layer);
 // LayerCost::input_channels of a layer of the model.

@@ -54,6 +54,33 @@ TEST(AnalyticCostsTest, LayersWithoutWeightsHaveNoWeightGradientAndNoUpdate) {
   EXPECT_GT(graph.layers[1].forward, Seconds(0));
 }
 
+TEST(AnalyticCostsTest, AFrozenLayerHasNoWeightGradientNoUpdateAndNothingInFrontOfItAnInputGradient) {
+  ModelGraph model = perceptron(100);
+  model.layers.insert(model.layers.begin(), {"body", Linear{100, 100}, {-1}});
+  for (std::size_t l = 1; l < model.layers.size(); ++l) model.layers[l].inputs = {static_cast<int>(l) - 1};
+  const CostGraph whole = analytic_costs(model, 2, kDevice);
+  const auto with_frozen = [&](const std::vector<std::size_t>& layers) {
+    ModelGraph frozen = model;
+    for (const std::size_t l : layers) frozen.layers[l].frozen = true;
+    return analytic_costs(frozen, 2, kDevice).layers;
+  };
+  // body, linear, relu, head, loss. Behind a trained layer only W and the update go.
+  std::vector<LayerCost> layers = with_frozen({1});
+  EXPECT_EQ(layers[1].parameters, Bytes(4 * 10'100));
+  EXPECT_EQ(layers[1].frozen, Bytes(4 * 10'100));
+  EXPECT_EQ(layers[1].trained(), Bytes(0));
+  EXPECT_EQ(layers[1].weight_gradient, Seconds(0));
+  EXPECT_EQ(layers[1].update, Seconds(0));
+  EXPECT_EQ(layers[1].forward, whole.layers[1].forward);
+  EXPECT_EQ(layers[1].input_gradient, whole.layers[1].input_gradient);
+  EXPECT_EQ(layers[0].weight_gradient, whole.layers[0].weight_gradient);
+  // A frozen beginning, and the layer behind it, need no I.
+  layers = with_frozen({0, 1});
+  for (const std::size_t l : {0, 1, 2, 3}) EXPECT_EQ(layers[l].input_gradient, Seconds(0)) << l;
+  EXPECT_EQ(layers[3].weight_gradient, whole.layers[3].weight_gradient);
+  EXPECT_EQ(layers[4].input_gradient, whole.layers[4].input_gradient);
+}
+
 TEST(AnalyticCostsTest, LargerMicroBatchesTakeLongerButLessThanInProportion) {
   const auto one = analytic_costs(perceptron(100), 1, kDevice).layers[0].forward;
   const auto eight = analytic_costs(perceptron(100), 8, kDevice).layers[0].forward;

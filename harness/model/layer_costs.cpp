@@ -244,7 +244,17 @@ LayerFlops flops(const LayerSpec& layer, std::span<const Shape> inputs, Attentio
 
 StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {
   const Shape out = output_shape(layer, inputs);
-  return std::visit(StashOf{inputs, out, storage}, layer.kind);
+  StashSpec keeps = std::visit(StashOf{inputs, out, storage}, layer.kind);
+  if (!layer.frozen) return keeps;
+  keeps.input_until_weight_gradient = keeps.output_gradient_until_weight_gradient = false;
+  keeps.output_until_weight_gradient = false;
+  keeps.extra_until_weight_gradient = keeps.extra_until_weight_gradient_per_microbatch = Bytes(0);
+  if (keeps_input_for_weights_only(layer.kind)) keeps.keeps_input = false;
+  return keeps;
+}
+
+bool keeps_input_for_weights_only(const LayerKind& kind) {
+  return std::holds_alternative<Linear>(kind) || std::holds_alternative<Attention>(kind);
 }
 
 Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {

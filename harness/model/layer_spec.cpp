@@ -433,4 +433,12 @@ std::int64_t parameter_count(const LayerSpec& layer) {
   return count;
 }
 
+std::vector<ParameterSpec> trained_parameters(const LayerSpec& layer) {
+  return layer.frozen ? Parameters{} : parameters(layer);
+}
+
+std::int64_t trained_parameter_count(const LayerSpec& layer) { return layer.frozen ? 0 : parameter_count(layer); }
+
+bool learns(const LayerSpec& layer) { return !layer.frozen && (layer.tied_to >= 0 || parameter_count(layer) > 0); }
+
 }  // namespace sluice

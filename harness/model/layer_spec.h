@@ -201,6 +201,9 @@ struct LayerSpec {
   // Tied: the index of an earlier layer whose weight this one uses, both Linear or Embedding: an output head the table
   // of the embedding (Press and Wolf, EACL 2017). Gradients of both add up in that one weight. -1: a weight of its own.
   int tied_to = -1;
+  // Its weights stay as they are (fine-tuning, LoRA): no weight gradient, no gradient memory, no optimizer state. A
+  // layer and the one that it is tied to are both frozen or both not.
+  bool frozen = false;
   // Of a model that stages run (with_copies): the layer whose weight this layer's first one is a copy of, which starts
   // equal to it, gets the same gradient and so stays equal; -1: none.
   int copy_of = -1;
@@ -225,6 +228,11 @@ struct ParameterSpec {
 // Its own, in the order the real layer takes them; a tied weight, which would be the first, is another layer's.
 std::vector<ParameterSpec> parameters(const LayerSpec& layer);
 std::int64_t parameter_count(const LayerSpec& layer);
+// Of these, those that are trained: none of a frozen layer.
+std::vector<ParameterSpec> trained_parameters(const LayerSpec& layer);
+std::int64_t trained_parameter_count(const LayerSpec& layer);
+// Whether it has a weight gradient: weights of its own or a tied one, and is not frozen.
+bool learns(const LayerSpec& layer);
 // The layer with a weight of its own.
 LayerSpec untied(LayerSpec layer);
 
@@ -255,7 +263,10 @@ struct StashSpec {
   // Flatten: always a view. Activation: in place where that harms nobody (overwrites() in model.h).
   bool output_is_input = false;
 };
+// A frozen layer keeps nothing for W. Linear and Attention then keep no input at all: only W reads it.
 StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage = {});
+// Whether the first of what it keeps is its input, which its I does not read.
+bool keeps_input_for_weights_only(const LayerKind& kind);
 // Of the stash, per sample, what attention keeps of its scores; 0 for other layers.
 Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage);
 

@@ -118,6 +118,31 @@ std::int64_t parameter_count(const ModelGraph& model) {
   return count;
 }
 
+std::vector<bool> without_gradient(const ModelGraph& model) {
+  std::vector<std::vector<int>> inputs;
+  for (const LayerSpec& layer : model.layers) inputs.push_back(layer.inputs);
+  return without_gradient(
+      inputs, [&](std::size_t l) { return learns(model.layers[l]); },
+      [&](std::size_t l) { return model.layers[l].frozen && parameter_count(untied(model.layers[l])) > 0; });
+}
+
+std::vector<bool> without_gradient(const std::vector<std::vector<int>>& inputs,
+                                   const std::function<bool(std::size_t)>& learns,
+                                   const std::function<bool(std::size_t)>& is_frozen) {
+  std::vector<bool> trained(inputs.size()), frozen(inputs.size()), result(inputs.size());  // at or before
+  for (std::size_t l = 0; l < inputs.size(); ++l) {
+    trained[l] = learns(l);
+    frozen[l] = is_frozen(l);
+    for (const int input : inputs[l]) {
+      if (input < 0) continue;
+      trained[l] = trained[l] || trained[input];
+      frozen[l] = frozen[l] || frozen[input];
+    }
+    result[l] = frozen[l] && !trained[l];
+  }
+  return result;
+}
+
 ModelGraph untied(ModelGraph model) {
   for (LayerSpec& layer : model.layers) layer.tied_to = -1;
   return model;
@@ -135,6 +160,8 @@ std::string tie_fault(const ModelGraph& model, int index) {
     return "is tied to '" + other.name + "', which is itself tied to '" + model.layers[other.tied_to].name +
            "'; name that one";
   const Shape own = parameters(untied(layer)).front().shape, weight = parameters(other).front().shape;
+  if (layer.frozen != other.frozen)
+    return "is tied to '" + other.name + "', and one of the two is frozen; freeze both or none";
   if (own != weight)
     return "is tied to '" + other.name + "', whose weight is " + to_text(weight) + ", and needs one of " + to_text(own);
   return "";
@@ -146,7 +173,7 @@ ModelGraph with_copies(ModelGraph model, std::span<const int> stage_of,
   for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
     LayerSpec& layer = model.layers[i];
     const int owner = layer.tied_to;
-    if (owner < 0 || stage_of[i] == stage_of[owner] || lends(stage_of[i], stage_of[owner])) continue;
+    if (owner < 0 || stage_of[i] == stage_of[owner] || (!layer.frozen && lends(stage_of[i], stage_of[owner]))) continue;
     const auto [copy, is_first] = copies.try_emplace({owner, stage_of[i]}, i);
     layer.tied_to = is_first ? -1 : copy->second;
     if (is_first) layer.copy_of = owner;
@@ -157,7 +184,7 @@ ModelGraph with_copies(ModelGraph model, std::span<const int> stage_of,
 std::vector<int> copied_layers(const ModelGraph& model) {
   std::set<int> owners;
   for (const LayerSpec& layer : model.layers)
-    if (layer.copy_of >= 0) owners.insert(layer.copy_of);
+    if (layer.copy_of >= 0 && !layer.frozen) owners.insert(layer.copy_of);
   return {owners.begin(), owners.end()};
 }
 
@@ -271,9 +298,10 @@ StageStash stage_stash(const ModelGraph& model, std::span<const Shape> shapes, s
 
 StageStashes::StageStashes(const ModelGraph& model, std::span<const Shape> shapes, const Storage& storage)
     : layers_(model.layers.size()) {
+  const std::vector<bool> no_gradient = without_gradient(model);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = model.layers[i];
-    layers_[i].keeps = stash(layer, input_shapes(model, shapes, layer), storage);
+    if (!no_gradient[i]) layers_[i].keeps = stash(layer, input_shapes(model, shapes, layer), storage);
     layers_[i].output = output_bytes(model, shapes, static_cast<int>(i), 1, storage);
     layers_[i].inputs = layer.inputs;
     layers_[i].keeps_output = sluice::keeps_output(layer.kind);

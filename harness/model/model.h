@@ -32,15 +32,24 @@ std::int64_t parameter_count(const ModelGraph& model);  // a tied weight once
 // The model with a weight for every layer.
 ModelGraph untied(ModelGraph model);
 
+// Per layer: nobody needs the gradient of its output, since something at or before it is frozen and nothing there
+// learns.
+std::vector<bool> without_gradient(const ModelGraph& model);
+// The same of any graph. inputs: per layer, those that it reads; learns, is_frozen: of the layer itself.
+std::vector<bool> without_gradient(const std::vector<std::vector<int>>& inputs,
+                                   const std::function<bool(std::size_t)>& learns,
+                                   const std::function<bool(std::size_t)>& is_frozen);
+
 // What is wrong with LayerSpec::tied_to of layer `index`, which has one: "" or a sentence.
 std::string tie_fault(const ModelGraph& model, int index);
 
 // The model as the stages of a plan run it; stage_of[i]: the stage of layer i. Where a tied layer and the one whose
 // weight it uses are in two stages, the first such layer of each stage has a copy of it (LayerSpec::copy_of), which the
-// stage's others use, too. lends(reader, owner): stage `reader` uses the weight of stage `owner` without a copy.
+// stage's others use, too. lends(reader, owner): stage `reader` uses the weight of stage `owner` without a copy (a
+// trained one: every stage has frozen weights of its own).
 ModelGraph with_copies(ModelGraph model, std::span<const int> stage_of,
                        const std::function<bool(int reader, int owner)>& lends);
-// The layers of such a model whose weights have copies, ascending.
+// The layers of such a model whose weights are trained and have copies, ascending.
 std::vector<int> copied_layers(const ModelGraph& model);
 // Whether the layer's first parameter is the weight of `owner`, its own or a copy.
 bool holds_weight_of(const ModelGraph& model, int layer, int owner);

@@ -103,6 +103,7 @@ struct Place {
   std::string index;      // "{i}" in names becomes it
   int block_input = -1;   // what "block_input" in a list of inputs stands for
   std::size_t first = 0;  // layer of the copy
+  bool frozen = false;    // the block's layers with weights are
 };
 constexpr const char* kBlockInput = "block_input";
 
@@ -199,6 +200,10 @@ class LayerReader {
     if (layer.block >= 0 && place.copy > 0) layer.block += place.copy;
     if (json.has("tied_to"))
       layer.tied_to = named_layer(json, "tied_to", place, numbers_, "name an earlier layer with such a weight");
+    const bool has_weights = !parameters(untied(layer)).empty();
+    layer.frozen = json.boolean("frozen", place.frozen && has_weights);
+    if (layer.frozen && !has_weights)
+      json.fail("frozen", "a layer of kind " + kind_name(layer.kind) + " has no weights", "leave frozen out");
     json.no_other_keys();
     if (layer.name.empty()) json.fail("name", "is empty", "give every layer a name of its own");
     if (place.copy >= 0 && layer.name == kBlockInput)
@@ -226,11 +231,13 @@ class LayerReader {
       if (const std::string fault = tie_fault(model_, number); !fault.empty()) json.fail("tied_to", fault);
   }
 
-  // {"repeat": copies, "first": number of the first, "input": what the first copy reads, "layers": [...]}
+  // {"repeat": copies, "first": number of the first, "input": what the first copy reads, "frozen": of all layers that
+  // do not say it themselves, "layers": [...]}
   void add_copies(JsonReader& block) {
     const int copies = block.integer<int>("repeat", 1, kMaxLayers), first = block.integer_or("first", 0, 0, kMaxCount);
     Place place{.copy = 0, .index = {}, .block_input = static_cast<int>(model_.layers.size()) - 1};
     if (block.has("input")) place.block_input = read_block_input(block);
+    place.frozen = block.boolean("frozen", false);
     for (; place.copy < copies; ++place.copy) {
       place.index = std::to_string(first + place.copy);
       place.first = model_.layers.size();
@@ -242,7 +249,7 @@ class LayerReader {
       }
       place.block_input = static_cast<int>(model_.layers.size()) - 1;
     }
-    block.no_other_keys("known: repeat, first, input, layers");
+    block.no_other_keys("known: repeat, first, input, frozen, layers");
   }
 
  private:
@@ -271,6 +278,7 @@ Json to_json(const ModelGraph& model) {
     Json layer = {{"name", l.name}, {"kind", kind_name(l.kind)}};
     if (l.inputs != std::vector<int>{static_cast<int>(layers.size()) - 1}) layer["inputs"] = l.inputs;
     if (l.block != -1) layer["block"] = l.block;
+    if (l.frozen) layer["frozen"] = true;
     if (l.tied_to != -1) layer["tied_to"] = model.layers[l.tied_to].name;
     std::visit(
         [&]<class Kind>(const Kind& kind) {
@@ -300,6 +308,10 @@ ModelGraph model_from_json(JsonReader reader) {
     else
       layers.add(layer, {});
   }
+  const auto frozen = std::ranges::find_if(model.layers, &LayerSpec::frozen);
+  if (frozen != model.layers.end() && std::ranges::none_of(model.layers, learns))
+    reader.fail("layers", "every layer with weights is frozen, so that nothing is trained",
+                "leave frozen out in one of them");
   if (model.layers.empty())
     reader.fail("layers", "must not be empty", "give the layers in the order in which they run");
   reader.no_other_keys();

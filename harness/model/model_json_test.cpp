@@ -96,6 +96,8 @@ class SchemaOf {
     properties_["block"] = {{"$ref", "#/$defs/block"}};
     if (std::is_same_v<Kind, Linear> || std::is_same_v<Kind, Embedding>)
       properties_["tied_to"] = {{"$ref", "#/$defs/tied_to"}};
+    if (!parameters({.name = "", .kind = Kind{}, .inputs = {}}).empty())
+      properties_["frozen"] = {{"$ref", "#/$defs/frozen"}};
     visit_fields(*this, KindTag<Kind>{});
   }
   Json json() const { return {{"properties", properties_}, {"required", required_}, {"additionalProperties", false}}; }
@@ -170,6 +172,10 @@ Json schema_of_models() {
             {"input",
              {{"description", "what block_input is in the first copy; absent: the layer before"},
               {"type", Json::array({"integer", "string"})}}},
+            {"frozen",
+             {{"description", "of all layers with weights that do not say it themselves"},
+              {"type", "boolean"},
+              {"default", false}}},
             {"layers", {{"type", "array"}, {"minItems", 1}, {"items", {{"$ref", "#/$defs/layer"}}}}}}},
           {"required", Json::array({"repeat", "layers"})},
           {"additionalProperties", false}}},
@@ -185,6 +191,10 @@ Json schema_of_models() {
           {"type", "integer"},
           {"minimum", -1},
           {"default", -1}}},
+        {"frozen",
+         {{"description", "its weights stay as they are: no weight gradient, no optimizer state"},
+          {"type", "boolean"},
+          {"default", false}}},
         {"tied_to",
          {{"description", "the earlier Linear or Embedding whose weight, of the same shape, this layer uses"},
           {"type", "string"}}}}}};
@@ -234,6 +244,61 @@ TEST(ModelJson, MistakesInTiesNameBothLayers) {
                                  {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}});
   EXPECT_EQ(error_of([&] { read(chain); }),
             "m.json: /layers/2/tied_to: is tied to 'b', which is itself tied to 'a'; name that one");
+}
+
+// A frozen layer of 4 x 4 + 4 weights, and a trained head.
+Json with_frozen() {
+  return {{"schema", "sluice/model/1"},
+          {"name", "frozen"},
+          {"inputs", Json::array({{{"shape", Json::array({4})}}})},
+          {"layers", Json::array({{{"name", "body"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}, {"frozen", true}},
+                                  {{"name", "relu"}, {"kind", "Activation"}},
+                                  {{"name", "head"}, {"kind", "Linear"}, {"in", 4}, {"out", 2}},
+                                  {{"name", "loss"}, {"kind", "CrossEntropyLoss"}}})}};
+}
+
+TEST(ModelJson, AFrozenLayerHasParametersAndTrainsNone) {
+  const ModelGraph model = read(with_frozen());
+  EXPECT_EQ(to_json(model), with_frozen());
+  EXPECT_EQ(parameter_count(model), 4 * 4 + 4 + 4 * 2 + 2);
+  EXPECT_EQ(trained_parameter_count(model.layers[0]), 0);
+  EXPECT_EQ(trained_parameter_count(model.layers[2]), 4 * 2 + 2);
+  EXPECT_FALSE(learns(model.layers[0]));
+  EXPECT_TRUE(learns(model.layers[2]));
+  EXPECT_EQ(without_gradient(model), (std::vector<bool>{true, true, false, false}));
+}
+
+TEST(ModelJson, ABlockIsFrozenExceptWhereALayerSaysOtherwise) {
+  Json json = with_frozen();
+  json["layers"][0] = {
+      {"repeat", 2},
+      {"frozen", true},
+      {"layers", Json::array({{{"name", "body_{i}"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}},
+                              {{"name", "tanh_{i}"}, {"kind", "Activation"}, {"function", "tanh"}},
+                              {{"name", "lora_{i}"}, {"kind", "Linear"}, {"in", 4}, {"out", 4}, {"frozen", false}}})}};
+  const ModelGraph model = read(json);
+  std::vector<bool> frozen;
+  for (const LayerSpec& layer : model.layers) frozen.push_back(layer.frozen);
+  EXPECT_EQ(frozen, (std::vector<bool>{true, false, false, true, false, false, false, false, false}));
+  EXPECT_EQ(without_gradient(model)[1], true);
+  EXPECT_EQ(without_gradient(model)[3], false);  // behind a layer that learns
+}
+
+TEST(ModelJson, MistakesInFrozenSayWhatIsPossible) {
+  const auto error = [](const std::string& pointer, const Json& value) {
+    Json json = with_frozen();
+    json.at_pointer(pointer) = value;
+    return error_of([&] { read(json); });
+  };
+  EXPECT_EQ(error("/layers/1/frozen", true),
+            "m.json: /layers/1/frozen: a layer of kind Activation has no weights; leave frozen out");
+  EXPECT_EQ(error("/layers/2/frozen", true),
+            "m.json: /layers: every layer with weights is frozen, so that nothing is trained; leave frozen out in one "
+            "of them");
+  Json tied = with_tied_head();
+  tied["layers"][0]["frozen"] = true;
+  EXPECT_EQ(error_of([&] { read(tied); }),
+            "m.json: /layers/1/tied_to: is tied to 'words', and one of the two is frozen; freeze both or none");
 }
 
 // Two residual blocks over 4 numbers: x + relu(linear(x)).

@@ -26,7 +26,7 @@ class Splitter {
     readers_.resize(model.layers.size());
     learns_.resize(model.layers.size());
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
-      bool learns = parameter_count(model.layers[l]) > 0;
+      bool learns = sluice::learns(model.layers[l]);
       for (const int input : model.layers[l].inputs) {
         if (input < 0) continue;
         readers_[input].push_back(static_cast<int>(l));

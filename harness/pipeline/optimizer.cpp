@@ -50,6 +50,7 @@ bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int laye
 
 std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& model, int layer) {
   const LayerSpec& spec = model.layers[layer];
+  if (spec.frozen) return 0;
   if (!optimizer.treats_matrices()) return optimizer.state_tensors() * parameter_count(spec);
   std::int64_t elements_of_state = 0;
   for (const ParameterSpec& p : parameters(spec)) {

@@ -193,6 +193,7 @@ static std::vector<bool> only_a_cut_needs_input_gradient(const Plan& plan, const
   std::vector<int> stage_of(costs.layers.size(), -1);  // of a plan that need not have all layers
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (const int l : plan.stages[s].layers) stage_of.at(l) = static_cast<int>(s);
+  const std::vector<bool> no_gradient = without_gradient(costs);
   std::vector<bool> needs(costs.layers.size(), false), learns(costs.layers.size(), false), cut = needs;
   for (std::size_t l = 0; l < costs.layers.size(); ++l) {  // learns, cut: of the layer and all before it
     bool learns_before = false;
@@ -201,7 +202,8 @@ static std::vector<bool> only_a_cut_needs_input_gradient(const Plan& plan, const
       learns_before = learns_before || learns[p];
       cut[l] = cut[l] || cut[p] || stage_of[p] != stage_of[l];
     }
-    needs[l] = cut[l] && !learns_before;
+    needs[l] = cut[l] && !learns_before &&
+               std::ranges::none_of(costs.layers[l].inputs, [&](int p) { return p >= 0 && no_gradient[p]; });
     learns[l] = learns_before || costs.layers[l].trained().value > 0;
   }
   return needs;
@@ -222,7 +224,6 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
                          "cluster '" + cluster.name + "' has " + std::to_string(cluster.devices.size()));
       const Device& device = cluster.devices[id.index()];
       StageCost cost;
-      Bytes trained;
       ContentionSums contention;
       Seconds apart, paired;  // of all passes: one after another, and in pairs
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
@@ -232,14 +233,14 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         // It has as many operations as the weight gradient, which was measured.
         if (layer.measured && only_cut[stage.layers[i]]) time.input_gradient += time.weight_gradient;
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
-        cost.parameters += variant ? variant->parameters : layer.parameters;
-        trained += variant ? variant->parameters : layer.trained();
+        cost.parameters += variant ? variant->parameters : layer.trained();
+        if (!variant) cost.frozen += layer.frozen;
         const Seconds passes = time.forward + time.input_gradient + time.weight_gradient;
         apart += passes;
         paired += passes * layer.pair_share.value_or(cluster.pair_share.value_or(1));
         contention.add(cost, layer, time, device.speed, shares[id.index()]);
       }
-      cost.gradient_bytes = costs.gradients(trained);
+      cost.gradient_bytes = costs.gradients(cost.parameters);
       contention.finish(cost);
       if (apart.value > 0) cost.pair_share = paired.value / apart.value;
       if (next && next->passed_channels > 0) {
@@ -254,7 +255,9 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
   return result;
 }
 
-Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to) {
+// left_out: layers whose outputs do not count; null: all count.
+static Bytes crossing_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to,
+                            const std::vector<bool>* left_out) {
   const PlanStage& source = plan.stages[from.index()];
   const PlanStage& sink = plan.stages[to.index()];
   std::map<int, Bytes> crossing;  // by producer: the most that a consumer asks for
@@ -265,6 +268,7 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
       const int producer = layer.inputs[n];
       const auto found = std::ranges::lower_bound(source.layers, producer);
       if (found == source.layers.end() || *found != producer) continue;
+      if (left_out && (*left_out)[producer]) continue;
       Bytes bytes = layer.input_bytes.empty() ? costs.layers[producer].output : layer.input_bytes[n];
       if (variant && !variant->input_sync.empty()) bytes += variant->input_sync[n];
       const LayerVariant* made = variant_of(source, static_cast<std::size_t>(found - source.layers.begin()), costs);
@@ -278,6 +282,15 @@ Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId
   Bytes total;
   for (const auto& [producer, bytes] : crossing) total += bytes;
   return total;
+}
+
+Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to) {
+  return crossing_bytes(plan, costs, from, to, nullptr);
+}
+
+Bytes gradient_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to,
+                     const std::vector<bool>& no_gradient) {
+  return crossing_bytes(plan, costs, from, to, &no_gradient);
 }
 
 const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs) {

@@ -77,7 +77,8 @@ RankMap ranks_of(const Plan& plan);
 // micro-batch, or as many as it takes at once.
 struct StageCost {
   Seconds forward, input_gradient, weight_gradient, update;
-  Bytes parameters;                          // of the weights
+  Bytes parameters;                          // of the weights that are trained
+  Bytes frozen = {};                         // of the others, of which every rank of a sharded stage has all
   std::optional<Bytes> gradient_bytes = {};  // as they are reduced; absent: as many as the weights'
   Bytes gradients() const { return gradient_bytes.value_or(parameters); }
   Seconds clear = {};                    // zeroing of the gradients before the first of an update
@@ -96,6 +97,9 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
 
 // Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
+// Of the gradient that comes back: of those tensors that need one. no_gradient: without_gradient(costs).
+Bytes gradient_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to,
+                     const std::vector<bool>& no_gradient);
 
 // The variant that the plan runs its stage's i-th layer in; null: none, as measured.
 const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs);

@@ -152,7 +152,7 @@ StageLayers stage_layers(const ModelGraph& model, const std::vector<int>& layers
     auto& inputs = stage.inputs.emplace_back();
     for (const int producer : layer.inputs) inputs.push_back(place_of.at(producer));
     place_of.emplace(l, place_of.size());
-    stage.learns.push_back(parameter_count(layer) > 0 || layer.tied_to >= 0);
+    stage.learns.push_back(learns(layer));
     stage.has_statistics.push_back(std::holds_alternative<BatchNorm>(layer.kind));
     stage.has_loss |= is_loss(layer.kind);
   }

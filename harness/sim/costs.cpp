@@ -154,10 +154,13 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
     for (std::size_t s = 0; s < plan.stages.size(); ++s)
       costs.gradient_buckets.push_back(buckets_of(plan.stages[s], graph, costs.stages[s].gradients(), gradient_bucket));
   const StageGraph stages = stage_graph(plan, graph);
+  const std::vector<bool> no_gradient = without_gradient(graph);
   for (std::size_t s = 0; s < stages.size(); ++s)
     for (const StageId t : stages.successors[s])
       costs.edges.push_back({StageId(s), t, edge_bytes(plan, graph, StageId(s), t),
-                             copied_bytes(plan, graph, StageId(s), t), passed_bytes(plan, graph, t)});
+                             copied_bytes(plan, graph, StageId(s), t),
+                             gradient_bytes(plan, graph, StageId(s), t, no_gradient) -
+                                 edge_bytes(plan, graph, StageId(s), t) + passed_bytes(plan, graph, t)});
   for (const PlanStage& stage : plan.stages) {
     Bytes& bytes = costs.weight_stash.emplace_back(0);
     if (!stage.weight_gradient_device) continue;

@@ -7,6 +7,7 @@ namespace sluice {
 InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
                                  std::int64_t samples, const Storage& storage) {
   const std::vector<bool> in_place = overwrites(model, layers);
+  const std::vector<bool> no_gradient = without_gradient(model);
   const std::set<int> own(layers.begin(), layers.end());
   // Layers whose output is the storage of their input.
   std::set<int> aliases;
@@ -27,6 +28,7 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
       inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
     }
     if (!own.contains(index)) continue;
+    if (no_gradient[l]) continue;
     const StashSpec keeps = stash(layer, inputs, storage);
     for (const int input : layer.inputs) {
       if (keeps.keeps_input) until_input_gradient.insert(tensor_of(input));
@@ -41,6 +43,7 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
       result.push_back({.layer = value,
                         .until_input_gradient = until_input_gradient.contains(tensor_of(value)),
                         .until_weight_gradient = until_weight_gradient.contains(tensor_of(value)),
+                        .has_gradient = !no_gradient[value],
                         .bytes = output_bytes(model, shapes, value, samples, storage)});
     return result;
   };

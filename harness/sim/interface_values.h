@@ -15,6 +15,7 @@ struct InterfaceValue {
   int layer = 0;
   bool until_input_gradient = false;   // kept between F and the end of I or B
   bool until_weight_gradient = false;  // kept between I and W, once split
+  bool has_gradient = true;            // its gradient comes back
   Bytes bytes;
 };
 struct InterfaceValues {

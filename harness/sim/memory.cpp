@@ -53,6 +53,9 @@ class MemoryOfRank {
       v.newest = 0;
       const StageMemory& whole = stages[stage.index()];
       for (const InterfaceValue& value : whole.interface.received) ++readers_here_[value.layer];
+      const bool weight_gradients_only = program.placement.has_weight_gradient_rank(stage) &&
+                                         program.placement.weight_gradient_ranks[stage.index()] == Rank(rank);
+      if (!weight_gradients_only) now_.weights += whole.frozen;
       if (program.sharded(stage)) {
         share(stage, whole);
         continue;
@@ -63,9 +66,7 @@ class MemoryOfRank {
         continue;
       }
       now_.gradients += whole.gradients;
-      if (program.placement.has_weight_gradient_rank(stage) &&
-          program.placement.weight_gradient_ranks[stage.index()] == Rank(rank))
-        weight_gradients_only_.insert(stage);
+      if (weight_gradients_only) weight_gradients_only_.insert(stage);
       if (weight_gradients_only_.contains(stage)) continue;  // only the sum is here
       now_.weights += whole.weights;
       now_.optimizer += whole.optimizer;
@@ -130,7 +131,8 @@ class MemoryOfRank {
     const Temporaries& t = stage.temporaries;
     if (!t.any()) return;
     Bytes own, messages;
-    for (const InterfaceValue& v : stage.interface.sent) messages += v.bytes;
+    for (const InterfaceValue& v : stage.interface.sent)
+      if (v.has_gradient) messages += v.bytes;
     switch (i.opcode) {
       case Opcode::forward:
         own = (i.checkpoint ? t.unstashed : t.forward) + stage.input;

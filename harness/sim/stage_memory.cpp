@@ -13,9 +13,10 @@ namespace sluice {
 static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Shape> shapes, const StageStashes& stashes,
                                     std::span<const int> layers, std::int64_t samples, const OptimizerSpec& optimizer,
                                     int delta_tensors, const Storage& storage) {
-  std::int64_t parameters = 0, state = 0;
+  std::int64_t parameters = 0, frozen = 0, state = 0;
   for (const int l : layers) {
-    parameters += parameter_count(model.layers[l]);
+    parameters += trained_parameter_count(model.layers[l]);
+    if (model.layers[l].frozen) frozen += parameter_count(model.layers[l]);
     state += state_elements(optimizer, model, l);
   }
   const StageStash stash = stashes.of(layers).of(samples);
@@ -26,16 +27,32 @@ static StageMemory memory_of_layers(const ModelGraph& model, std::span<const Sha
           .weight_stash = stash.weight,
           .input = Bytes(0),
           .interface = interface_values(model, shapes, layers, samples, storage),
-          .weight_element = storage.weight};
+          .weight_element = storage.weight,
+          .frozen = frozen * storage.weight};
 }
 
 // Of the stage's attention layers, for `positions` positions of each sample.
 static Bytes key_value_gradients(const ModelGraph& model, std::span<const int> layers, std::int64_t positions,
                                  const Storage& storage) {
+  const std::vector<bool> no_gradient = without_gradient(model);
   Bytes bytes;
   for (const int l : layers)
-    if (const auto* attention = std::get_if<Attention>(&model.layers[l].kind))
+    if (const auto* attention = std::get_if<Attention>(&model.layers[l].kind); attention && !no_gradient[l])
       bytes += 2 * attention->kv_width() * positions * storage.activation;
+  return bytes;
+}
+
+// What attention layers keep that later chunks read and no backward, of chunks of `positions` positions of each sample.
+static Bytes kept_for_later_chunks(const ModelGraph& model, std::span<const int> layers, std::int64_t positions,
+                                   std::int64_t samples, const Storage& storage) {
+  const std::vector<bool> no_gradient = without_gradient(model);
+  Bytes bytes;
+  for (const int l : layers) {
+    const auto* attention = std::get_if<Attention>(&model.layers[l].kind);
+    if (!attention || !no_gradient[l]) continue;
+    const Shape input{positions, attention->width};
+    bytes += samples * stash(model.layers[l], {&input, 1}, storage).extra;
+  }
   return bytes;
 }
 
@@ -51,6 +68,7 @@ static void add_sequence_chunks(std::vector<StageMemory>& stages, const ModelGra
     for (std::size_t s = 0; s < stages.size(); ++s) {
       of_chunk[s].key_value_gradients =
           key_value_gradients(model, plan.stages[s].layers, length * micro_batch, storage);
+      of_chunk[s].stash += kept_for_later_chunks(model, plan.stages[s].layers, length, micro_batch, storage);
       stages[s].sequence_chunks.push_back(of_chunk[s]);
     }
   }
@@ -80,7 +98,8 @@ std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan,
 static void add_layer(StageMemory& memory, const LayerCost& layer, const OptimizerSpec& optimizer,
                       const LayerVariant* variant) {
   if (!variant) {
-    memory.weights += layer.parameters;
+    memory.weights += layer.trained();
+    memory.frozen += layer.frozen;
     memory.gradients += layer.trained();
     memory.optimizer += layer.trained() * optimizer.state_tensors();
     memory.stash += layer.kept();

@@ -47,6 +47,8 @@ struct StageMemory {
   // largest.
   std::vector<StageMemory> of_size = {};
   Bytes weight_element = Bytes(4);  // of one parameter of `weights`
+  // Weights that are not trained: one copy, on every rank of a sharded stage.
+  Bytes frozen = Bytes(0);
 };
 
 // One for every stage of the plan. micro_batch: samples.

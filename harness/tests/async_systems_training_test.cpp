@@ -135,6 +135,26 @@ TEST_P(ConstantGradient, LossLagsBySumOfTheUpdatesThatForwardsHaveNotSeen) {
     EXPECT_NEAR(ours[j] - sequential[j], kRate * GetParam().lag, 1e-4) << "batch " << j;
 }
 
+// A frozen bias of stage 1, which is 2 updates late: its part of the lag and of every update is gone.
+TEST(FrozenStage, TakesPartInNoUpdateAndNoLag) {
+  constexpr int kStages = 4, kUpdates = 12;
+  constexpr double kRate = 0.1;
+  ModelGraph model = bias_chain(kStages);
+  model.layers[2].frozen = true;
+  TestSetup setup("pipedream", {}, model, kStages, 1, 1);
+  set_up_bias_chain(setup, kStages, kStages);
+  const Trained ours = train(setup, bias_chain_spec(setup, kRate, kUpdates), {kUpdates});
+  for (int k = 0; k < kStages; ++k)
+    EXPECT_NEAR(ours.weights[2 * k].back(), k == 1 ? 0 : -kRate * kUpdates, 1e-5) << "stage " << k;
+  // The loss of update j is j updates of three biases further down, less what stages 0, 1 and 2 have not seen.
+  EXPECT_NEAR(ours.losses[5] - ours.losses[6], 3 * kRate, 1e-4);
+  TestSetup whole("single_device", {}, model, 1, 1, 1);
+  set_up_bias_chain(whole, kStages, 1);
+  const Trained sequential = train(whole, bias_chain_spec(whole, kRate, kUpdates), {kUpdates});
+  for (std::size_t j = kStages + 1; j < ours.losses.size(); ++j)
+    EXPECT_NEAR(ours.losses[j] - sequential.losses[j], kRate * (3 + 1 + 0), 1e-4) << "update " << j;
+}
+
 INSTANTIATE_TEST_SUITE_P(Systems, ConstantGradient,
                          testing::Values(Lag{"pipedream", "pipedream", {}, 3 + 2 + 1 + 0},
                                          Lag{"naive", "pipedream", {{"weights", "naive"}}, 3 + 2 + 1 + 0},

@@ -217,6 +217,15 @@ inline ModelGraph test_text_transformer() { return transformer_classifier("text_
 inline ModelGraph test_gnmt() { return gnmt("gnmt", kTestTranslation); }
 inline ModelGraph test_translator() { return transformer_translator("translator", kTestTranslation, 2, 16); }
 inline ModelGraph test_transformer() { return transformer_regression(3, 16, 2, 32, 6); }
+// A language model of three blocks in which the embedding, the first block and every attention and second linear layer
+// are frozen.
+inline ModelGraph test_fine_tuned() {
+  ModelGraph model = gpt("fine_tuned", 3, 8, 2, 6, 12);
+  for (LayerSpec& layer : model.layers)
+    for (const char* part : {"embedding", "positions", "_0", "attention_", "down_"})
+      if (parameter_count(layer) > 0 && layer.name.find(part) != std::string::npos) layer.frozen = true;
+  return model;
+}
 inline ModelGraph test_xlnet() { return xlnet("xlnet", 2, 8, 2, 6, 20); }
 // What a U-Net is made of, one level deep.
 inline ModelGraph test_hourglass() {

@@ -74,7 +74,7 @@ std::vector<LayerTasks> tasks_of(const LayerGroupGraph& graph, const CostGraph& 
       task.forward += layer.forward.value;
       task.input_gradient += layer.input_gradient.value;
       task.weight_gradient += layer.weight_gradient.value;
-      if (layer.parameters == Bytes(0)) continue;
+      if (layer.trained() == Bytes(0)) continue;
       stash += static_cast<double>(layer.output.value);
       for (const int input : layer.inputs)
         if (input >= 0) stash += static_cast<double>(costs.layers[input].output.value);

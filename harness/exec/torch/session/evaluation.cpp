@@ -47,8 +47,12 @@ TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
   WeightsOf weights;
   if (spec_.tensor) {  // one stage with all layers, which every process has whole
     weights.emplace_back();
-    for (int l = 0; l < static_cast<int>(spec_.tensor->whole.layers.size()); ++l)
-      for (const at::Tensor& p : whole_parameters(l, flat)) weights.front().push_back(p.to(context_.options.dtype()));
+    const std::vector<LayerSpec>& layers = spec_.tensor->whole.layers;
+    for (const bool frozen : {false, true})  // as StageModule takes them
+      for (int l = 0; l < static_cast<int>(layers.size()); ++l)
+        if (layers[l].frozen == frozen)
+          for (const at::Tensor& p : whole_parameters(l, flat))
+            weights.front().push_back(p.to(context_.options.dtype()));
     return weights;
   }
   for (std::size_t s = 0; s < interfaces_.size(); ++s) {
@@ -58,6 +62,7 @@ TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
     if (!owns(id)) continue;
     TorchWorker& worker = owner_of(id);
     of_stage = worker.weights(id).views_of(all);
+    of_stage.insert(of_stage.end(), worker.frozen(id).begin(), worker.frozen(id).end());
     for (const auto& [owner, parameter] : worker.borrowed(id))
       of_stage.push_back(worker.weights(owner).views_of(flat(worker, owner))[parameter]);
   }

@@ -168,6 +168,7 @@ CostGraph libtorch::measure_costs(const ModelGraph& model, std::int64_t micro_ba
                                   const std::string& device) {
   CostGraph graph = measure_untied(untied(model), micro_batch, repeats, device);
   count_tied_weights_once(graph, model);
+  count_frozen_layers(graph, model);
   return graph;
 }
 

@@ -11,7 +11,9 @@
 
 namespace sluice {
 
-static std::int64_t parameters_of(const ModelGraph& model, int layer) { return parameter_count(model.layers[layer]); }
+static std::int64_t parameters_of(const ModelGraph& model, int layer) {
+  return trained_parameter_count(model.layers[layer]);
+}
 
 std::vector<TorchSession::LayerState> TorchSession::layers_of(StageId stage) const {
   TorchWorker& worker = owner_of(stage);
@@ -152,7 +154,7 @@ void TorchSession::repartition(const Plan& plan) {
   }
   earlier_peaks_ = std::move(peaks);
   spec_.plan = plan;
-  make_workers(initial_weights(spec_.model, spec_.seed, context_.options));
+  make_workers(starting_weights());  // frozen weights are those; the others are moved
   restore_layers(layers, steps);
 }
 

@@ -655,9 +655,11 @@ CostGraph libtorch::measure_in_runs(const RunProfileSpec& spec) {
   // One of its chains is cut in half, and a tied layer may be in the other half than the one it is tied to.
   RunProfileSpec whole = spec;
   whole.model = untied(spec.model);
+  for (LayerSpec& layer : whole.model.layers) layer.frozen = false;  // its passes are those of a trained one
   CostGraph graph = RunProfile(whole).measure();
   at::set_num_threads(threads_before);
   count_tied_weights_once(graph, spec.model);
+  count_frozen_layers(graph, spec.model);
   return graph;
 }
 
@@ -666,6 +668,7 @@ BetweenProcesses libtorch::measure_between_processes(const RunProfileSpec& spec,
   const int threads_before = at::get_num_threads();
   RunProfileSpec whole = spec;
   whole.model = untied(spec.model);
+  for (LayerSpec& layer : whole.model.layers) layer.frozen = false;
   const double parameters = std::max(4.0 * static_cast<double>(parameter_count(whole.model)), 1.0);
   const double others = parameters / 2;  // the slices of the other process
   BetweenProcesses result;

@@ -13,7 +13,7 @@ namespace sluice {
 
 std::int64_t TorchSession::size_of(StageId stage) const {
   std::int64_t size = 0;
-  for (const int l : spec_.plan.stages[stage.index()].layers) size += parameter_count(spec_.model.layers[l]);
+  for (const int l : spec_.plan.stages[stage.index()].layers) size += trained_parameter_count(spec_.model.layers[l]);
   return size;
 }
 
@@ -29,11 +29,40 @@ at::Tensor TorchSession::whole(StageId stage, const FlatOf& flat) const {
   return at::cat(slices).narrow(0, 0, size_of(stage));
 }
 
+// Of the one layer, all parameters one after another.
+static std::vector<double> joined(std::span<const at::Tensor> parameters) {
+  std::vector<double> values;
+  for (const at::Tensor& p : parameters) {
+    const at::Tensor all = p.to(at::kDouble).cpu().contiguous();
+    values.insert(values.end(), all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
+  }
+  return values;
+}
+
+std::vector<double> TorchSession::frozen_layer(int layer) const {
+  for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
+    std::size_t first = 0;
+    for (const int l : spec_.plan.stages[s].layers) {
+      if (!spec_.model.layers[l].frozen) continue;
+      const std::size_t count = parameters(spec_.model.layers[l]).size();
+      if (l == layer) {
+        const StageId stage(s);
+        const auto own = [&] { return std::span(owner_of(stage).frozen(stage)).subspan(first, count); };
+        const std::size_t copied = spec_.model.layers[l].copy_of < 0 ? 0 : 1;
+        return from_owner(stage, owns(stage) ? joined(own().subspan(copied)) : std::vector<double>());
+      }
+      first += count;
+    }
+  }
+  throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
+}
+
 std::vector<double> TorchSession::of_layer(int layer, const FlatOf& flat) const {
+  if (spec_.model.layers[layer].frozen) return frozen_layer(layer);
   for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
     std::int64_t offset = 0;
     for (const int l : spec_.plan.stages[s].layers) {
-      const std::int64_t n = parameter_count(spec_.model.layers[l]);
+      const std::int64_t n = trained_parameter_count(spec_.model.layers[l]);
       if (l == layer) {
         // A copy is another layer's weight.
         const std::int64_t copied =
@@ -61,12 +90,7 @@ std::vector<double> TorchSession::from_owner(StageId stage, std::vector<double> 
 
 std::vector<double> TorchSession::of_whole_layer(int layer, const FlatOf& flat) const {
   if (!spec_.tensor) return of_layer(layer, flat);
-  std::vector<double> values;
-  for (const at::Tensor& p : whole_parameters(layer, flat)) {
-    const at::Tensor all = p.contiguous();
-    values.insert(values.end(), all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
-  }
-  return values;
+  return joined(whole_parameters(layer, flat));
 }
 
 std::vector<double> TorchSession::weights(int layer) const {
@@ -74,6 +98,7 @@ std::vector<double> TorchSession::weights(int layer) const {
 }
 
 std::vector<double> TorchSession::gradients(int layer) const {
+  if ((spec_.tensor ? spec_.tensor->whole : spec_.model).layers[layer].frozen) return {};
   return of_whole_layer(layer, [](TorchWorker& w, StageId s) { return w.weights(s).gradients_flat(); });
 }
 
@@ -85,7 +110,10 @@ Json TorchSession::identity() const {
   if (o.treats_matrices())
     for (const int more : {static_cast<int>(o.matrices), static_cast<int>(o.sides), static_cast<int>(o.source)})
       optimizer.push_back(more);
-  return {{"model", {spec_.model.name, parameter_count(spec_.model)}},
+  Json model = {spec_.model.name, parameter_count(spec_.model)};
+  for (const LayerSpec& layer : spec_.model.layers)
+    if (layer.frozen) model.push_back(layer.name);
+  return {{"model", model},
           {"plan", plan},
           {"optimizer", optimizer},
           {"precision", spec_.double_precision ? "double" : "float"},

@@ -82,6 +82,7 @@ class TorchSession : public Session {
   // A flat tensor of the whole stage, gathered where it is sharded. Undefined where this process neither owns the
   // stage nor the stage is sharded.
   at::Tensor whole(StageId stage, const FlatOf& flat) const;
+  std::vector<double> frozen_layer(int layer) const;                  // a frozen layer's weights
   std::vector<double> of_layer(int layer, const FlatOf& flat) const;  // one layer's part of its stage's flat tensor
   std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a model that groups share, all parts
   // Of layer `layer` of the whole model that groups share, merged from the members' parts, by parameter.

@@ -41,12 +41,15 @@ struct StageModule::Impl {
     std::vector<bool> needs_input;                   // gradients wanted of it
     bool may_overwrite = false;
     bool is_loss = false;
-    bool learns = false;        // it has weights, its own or a tied one
+    bool joins_chunks = false;  // a later chunk of the sequence reads what it keeps
+    bool learns = false;        // it has weights, its own or a tied one, that are trained
+    bool drops_input = false;   // frozen: the input that it keeps first would be for W only
     bool has_gradient = false;  // anything at or before it learns
   };
 
   std::vector<Step> steps;
   std::vector<ParameterSpec> parameters;
+  std::size_t frozen_count = 0;           // see frozen_count()
   std::vector<int> borrowed;              // see borrowed()
   std::vector<std::size_t> sends;         // slots
   std::vector<bool> needs_received;       // gradients wanted of the received values
@@ -94,6 +97,8 @@ struct StageModule::Impl {
     return channel_gradient(first_layer, dy, channels_of_weight(weights[0], 0, own), first_input);
   }
 
+  std::size_t weight_count() const { return parameters.size() + frozen_count + borrowed.size(); }
+
   void expect(std::size_t got, std::size_t wanted, const char* what) const {
     if (got != wanted) {
       throw std::invalid_argument(std::string("StageModule: ") + std::to_string(wanted) + " " + what +
@@ -110,17 +115,24 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
   impl.layers = layers;
   const std::vector<Shape> shapes = model.shapes();
   const std::vector<bool> in_place = overwrites(model, layers);
+  const std::vector<bool> no_gradient = without_gradient(model);
   std::unordered_map<int, std::size_t> slot_of;  // producer -> slot
   std::vector<bool> wants_gradient;              // by slot
   for (const int producer : interface.receives) {
     slot_of[producer] = wants_gradient.size();
-    wants_gradient.push_back(producer >= 0);
-    impl.needs_received.push_back(producer >= 0);
+    const bool wants = producer >= 0 && !no_gradient[producer];
+    wants_gradient.push_back(wants);
+    impl.needs_received.push_back(wants);
   }
   std::unordered_map<std::size_t, std::size_t> last_reader;  // slot -> step
   std::unordered_map<int, std::size_t> weight_of;            // layer -> its first weight
-  std::size_t own_parameters = 0;
-  for (const int index : layers) own_parameters += sluice::parameters(model.layers[index]).size();
+  std::size_t trained = 0;
+  for (const int index : layers) {
+    const LayerSpec& spec = model.layers[index];
+    trained += trained_parameters(spec).size();
+    if (spec.frozen) impl.frozen_count += sluice::parameters(spec).size();
+  }
+  std::size_t next_frozen = trained;
   for (const int index : layers) {
     const LayerSpec& spec = model.layers[index];
     Impl::Step step;
@@ -144,24 +156,27 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
       if (weight != weight_of.end()) {
         step.tied = weight->second;
       } else {  // behind the stage's own
-        step.tied = own_parameters + impl.borrowed.size();
+        step.tied = trained + impl.frozen_count + impl.borrowed.size();
         weight_of[spec.tied_to] = *step.tied;
         impl.borrowed.push_back(spec.tied_to);
       }
     }
-    weight_of[index] = impl.parameters.size();
+    step.first_weight = spec.frozen ? next_frozen : impl.parameters.size();
+    weight_of[index] = step.first_weight;
     if (impl.steps.empty()) {
       impl.first_layer = spec;
       if (!input_shapes.empty()) impl.first_input = input_shapes.front();
     }
     step.is_loss = is_loss(spec.kind);
+    step.joins_chunks = std::holds_alternative<Attention>(spec.kind);
     step.may_overwrite = in_place[impl.steps.size()];
-    step.first_weight = impl.parameters.size();
     for (ParameterSpec& parameter : sluice::parameters(spec)) {
-      impl.parameters.push_back(std::move(parameter));
+      if (!spec.frozen) impl.parameters.push_back(std::move(parameter));
       ++step.weight_count;
     }
-    step.learns = step.tied || step.weight_count > 0;
+    if (spec.frozen) next_frozen += step.weight_count;
+    step.learns = learns(spec);
+    step.drops_input = spec.frozen && keeps_input_for_weights_only(spec.kind);
     step.has_gradient = step.has_gradient || step.learns;
     step.output = wants_gradient.size();
     slot_of[index] = step.output;
@@ -202,6 +217,7 @@ StageModule::Passed StageModule::take_passed() { return std::exchange(impl_->pas
 
 int StageModule::last_layer() const { return impl_->layers.back(); }
 const std::vector<ParameterSpec>& StageModule::parameters() const { return impl_->parameters; }
+std::size_t StageModule::frozen_count() const { return impl_->frozen_count; }
 const std::vector<int>& StageModule::borrowed() const { return impl_->borrowed; }
 
 std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> received, std::span<const at::Tensor> weights,
@@ -209,12 +225,13 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
                                              StageStashTensors* stash, at::Tensor* loss, at::Tensor* prediction) {
   Impl& impl = *impl_;
   impl.expect(received.size(), impl.needs_received.size(), "received values");
-  impl.expect(weights.size(), impl.parameters.size() + impl.borrowed.size(), "weights");
+  impl.expect(weights.size(), impl.weight_count(), "weights");
   if (stash) stash->layers.resize(impl.steps.size());
   std::copy(received.begin(), received.end(), impl.values.begin());
   for (std::size_t i = 0; i < impl.steps.size(); ++i) {
     const Impl::Step& step = impl.steps[i];
-    LayerStash* const kept = stash && step.has_gradient ? &stash->layers[i] : nullptr;
+    const bool keeps = step.has_gradient || (step.joins_chunks && mode.chunk.count > 1);
+    LayerStash* const kept = stash && keeps ? &stash->layers[i] : nullptr;
     if (kept) {
       kept->chunk = mode.chunk;
       kept->earlier = stash->earlier ? &stash->earlier->layers[i] : nullptr;
@@ -223,6 +240,7 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
     const std::span<const at::Tensor> in = impl.inputs_of(step);
     if (step.is_loss && prediction) *prediction = in[0];
     at::Tensor y = step.layer->forward(in, impl.of_step(weights, step), target, mode, step.may_overwrite, kept);
+    if (step.drops_input && kept) kept->kept.front().reset();
     if (step.is_loss && loss) *loss = y;
     impl.gathered.clear();
     impl.values[step.output] = std::move(y);
@@ -240,7 +258,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
                                                     std::span<const at::Tensor> weights, StageStashTensors& stash) {
   Impl& impl = *impl_;
   impl.expect(sent_gradients.size(), impl.sends.size(), "gradients of sent values");
-  impl.expect(weights.size(), impl.parameters.size() + impl.borrowed.size(), "weights");
+  impl.expect(weights.size(), impl.weight_count(), "weights");
   impl.expect(stash.layers.size(), impl.steps.size(), "layers in the stash");
   for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
@@ -288,7 +306,7 @@ std::vector<StageModule::GradientBucket> StageModule::gradient_buckets(Bytes lea
   for (const ParameterSpec& p : impl_->parameters) end += elements(p.shape);
   for (std::size_t i = impl_->steps.size(); i-- > 0;) {
     const Impl::Step& step = impl_->steps[i];
-    if (step.weight_count == 0) continue;
+    if (step.weight_count == 0 || !step.learns) continue;
     std::int64_t count = 0;
     for (std::size_t k = 0; k < step.weight_count; ++k)
       count += elements(impl_->parameters[step.first_weight + k].shape);
@@ -308,7 +326,7 @@ std::vector<StageModule::GradientBucket> StageModule::gradient_buckets(Bytes lea
 void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
                                   const std::function<void(std::size_t step)>& after_step) {
   Impl& impl = *impl_;
-  impl.expect(gradients.size(), impl.parameters.size() + impl.borrowed.size(), "gradients");
+  impl.expect(gradients.size(), impl.weight_count(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
     const Impl::Step& step = impl.steps[i];
     impl.with_stash.clear();

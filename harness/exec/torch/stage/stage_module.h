@@ -33,8 +33,11 @@ class StageModule {
   void observe(Probe* probe, MemoryCounters* counters, StageId stage);
 
   int last_layer() const;  // index into model.layers
-  // All parameters of the stage in order of layers, then of parameters(layer): a tied weight once.
+  // All trained parameters of the stage in order of layers, then of parameters(layer): a tied weight once.
   const std::vector<ParameterSpec>& parameters() const;
+  // How many parameters its frozen layers have, in the same order. They follow the trained ones among the `weights` of
+  // every call; among `gradients` an undefined tensor stands for each.
+  std::size_t frozen_count() const;
   // Layers of other stages of the rank whose first parameters this stage's tied layers use: they follow its own among
   // the `weights` and `gradients` of every call.
   const std::vector<int>& borrowed() const;

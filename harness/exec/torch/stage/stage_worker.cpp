@@ -26,7 +26,8 @@ TorchWorker::TorchWorker(Rank rank, const RunContext& context, std::vector<Stage
       context_(context),
       device_(device),
       options_(device ? context.options.device(device->device()) : context.options),
-      counters_(new_counters(device != nullptr)) {
+      counters_(new_counters(device != nullptr)),
+      no_gradient_(without_gradient(context.spec->model)) {
   state_of_stage_.assign(context.spec->plan.stages.size(), 0);
   for (const StageId id : stages) {
     state_of_stage_[id.index()] = states_.size();
@@ -49,11 +50,16 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
     return;
   }
   std::vector<at::Tensor> initial;
-  for (const int l : layers)
-    for (const at::Tensor& w : initial_weights[l]) initial.push_back(w);
+  {
+    const MemoryScope scope(counters_, MemoryKind::weights);
+    for (const int l : layers)
+      for (const at::Tensor& w : initial_weights[l])
+        spec.model.layers[l].frozen ? s.frozen.push_back(at::empty(w.sizes(), options_).copy_(w))
+                                    : initial.push_back(w);
+  }
   std::vector<bool> matrices;
   for (const int l : layers)
-    for (const ParameterSpec& p : parameters(spec.model.layers[l]))
+    for (const ParameterSpec& p : trained_parameters(spec.model.layers[l]))
       matrices.push_back(is_matrix(spec.optimizer, spec.model, l, p));
   s.weights = std::make_unique<StageWeights>(s.module->parameters(), initial, spec.optimizer, options_, counters_,
                                              share_of(spec.sharding, placement.stages[id.index()], rank_),
@@ -83,7 +89,7 @@ TorchWorker::Borrowed TorchWorker::place_of_weight(int layer) const {
     Borrowed place{StageId(s), 0};
     for (const int l : spec.plan.stages[s].layers) {
       if (l == layer) return place;
-      place.parameter += parameters(spec.model.layers[l]).size();
+      place.parameter += trained_parameters(spec.model.layers[l]).size();
     }
   }
   throw std::logic_error("layer " + std::to_string(layer) + " is in no stage");
@@ -119,17 +125,19 @@ void TorchWorker::make_gradient_sum(State& s) {
     s.gradient_sum_views.push_back(s.gradient_sum.narrow(0, n, elements(p.shape)).view(p.shape));
     n += elements(p.shape);
   }
+  s.gradient_sum_views.resize(s.gradient_sum_views.size() + s.module->frozen_count());
 }
 
 // In the order of the sending stage's list, at both ends: it is the order of the tensors in a message.
 TorchWorker::Edge TorchWorker::edge_between(const std::vector<int>& sends, const std::vector<int>& receives,
-                                            bool own_is_sender) {
+                                            bool own_is_sender) const {
   Edge edge;
   for (std::size_t i = 0; i < sends.size(); ++i)
     for (std::size_t j = 0; j < receives.size(); ++j)
       if (sends[i] == receives[j]) {
         edge.own.push_back(own_is_sender ? i : j);
         edge.other.push_back(own_is_sender ? j : i);
+        edge.has_gradient.push_back(!no_gradient_[sends[i]]);
       }
   return edge;
 }

@@ -72,6 +72,7 @@ class TorchWorker : public Worker {
     StageId owner;
     std::size_t parameter;
   };
+  const std::vector<at::Tensor>& frozen(StageId stage) { return state(stage).frozen; }
   const std::vector<Borrowed>& borrowed(StageId stage) { return state(stage).borrowed; }
   MemoryCounters* counters() const { return counters_; }
   const std::vector<double>& losses() const { return losses_; }  // per update of the run: this rank's part
@@ -102,6 +103,7 @@ class TorchWorker : public Worker {
   // The tensors that cross between this stage and another one.
   struct Edge {
     std::vector<std::size_t> own, other;  // their places in this stage's list of sends or receives, and in the other's
+    std::vector<bool> has_gradient;       // whether that comes back
   };
   struct State {
     StageId id;
@@ -109,7 +111,8 @@ class TorchWorker : public Worker {
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;  // null on a rank that computes only the stage's weight gradients
     std::vector<Borrowed> borrowed;
-    std::vector<at::Tensor> with_borrowed;  // weights, or their gradients, of a stage that borrows
+    std::vector<at::Tensor> frozen;         // weights of its frozen layers; see StageModule::frozen_count()
+    std::vector<at::Tensor> with_borrowed;  // weights, or their gradients, of a stage that borrows or has frozen ones
     std::map<StageId, Edge> successors, predecessors;
     std::vector<int> messages_per_output;              // per interface.sends: how many messages one op makes of it
     std::vector<int> messages_per_input_gradient;      // per interface.receives: likewise of its gradient
@@ -143,7 +146,7 @@ class TorchWorker : public Worker {
                  const std::vector<std::vector<at::Tensor>>& initial_weights);
   void make_gradient_sum(State& s);
   void divide_products(State& s, const Placement& placement);
-  static Edge edge_between(const std::vector<int>& sends, const std::vector<int>& receives, bool own_is_sender);
+  Edge edge_between(const std::vector<int>& sends, const std::vector<int>& receives, bool own_is_sender) const;
   static void prepare_messages(State& s, const Program& program);
   void find_batch_ends(State& s, const Program& program) const;
   void count_weight_uses(State& s, const Program& program) const;
@@ -207,6 +210,7 @@ class TorchWorker : public Worker {
   MemoryCounters* counters_;
   TensorGroup tensor_group_;
   std::vector<State> states_;
+  std::vector<bool> no_gradient_;                                     // without_gradient() of the session's model
   std::vector<std::size_t> state_of_stage_;                           // stage -> index into states_
   Probe* probe_ = nullptr;                                            // null: nobody wants to know
   const std::function<void(const Buffer&)>* bucket_ready_ = nullptr;  // during compute_in_buckets()

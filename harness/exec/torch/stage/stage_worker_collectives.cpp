@@ -72,7 +72,7 @@ std::vector<std::pair<StageId, at::Tensor>> TorchWorker::gradients_of_copies(con
         const std::int64_t count = elements(parameters(spec.model.layers[l]).front().shape);
         copies.emplace_back(s.id, s.weights->gradients_flat().narrow(0, first, count));
       }
-      first += parameter_count(spec.model.layers[l]);
+      first += trained_parameter_count(spec.model.layers[l]);
     }
   }
   return copies;
@@ -117,7 +117,7 @@ Worker::Buffer TorchWorker::begin_norm() {
     }
     std::int64_t first = 0;
     for (const int l : spec.plan.stages[s.id.index()].layers) {
-      const std::vector<ParameterSpec> own = parameters(spec.model.layers[l]);
+      const std::vector<ParameterSpec> own = trained_parameters(spec.model.layers[l]);
       for (std::size_t p = 0; p < own.size(); ++p) {
         const std::int64_t end = first + elements(own[p].shape);
         const bool whole = spec.tensor && spec.tensor->split_of(l).parameters[p].dimension < 0;

@@ -13,8 +13,9 @@ namespace sluice {
 std::span<const at::Tensor> TorchWorker::read_weights(State& s, const Instruction& op) {
   const double rate = op.prediction >= 0 ? learning_rate(update_of(s, op.version)) : 0;
   const std::span<const at::Tensor> own = s.weights->read(op, rate);
-  if (s.borrowed.empty()) return own;
+  if (s.borrowed.empty() && s.frozen.empty()) return own;
   s.with_borrowed.assign(own.begin(), own.end());
+  s.with_borrowed.insert(s.with_borrowed.end(), s.frozen.begin(), s.frozen.end());
   for (const auto& [owner, parameter] : s.borrowed) s.with_borrowed.push_back(weights(owner).newest_view(parameter));
   return s.with_borrowed;
 }
@@ -252,6 +253,7 @@ void TorchWorker::count_key_value_gradients(State& s, const Instruction& op) {
 void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
   const MemoryScope scope(counters_, MemoryKind::buffers);
   if (!slot.divided.empty()) finish_divided_gradient(s, slot);
+  slot.output_gradients.resize(s.interface.sends.size());
   const Program& program = *context_.program;
   const double loss_scale = context_.spec->loss_scale;
   const double scale = program.sizes.differ()
@@ -268,6 +270,7 @@ void TorchWorker::input_gradient(State& s, const Instruction& op, Slot& slot) {
       Slot& target = before.slots[taken.op.index()];
       target.output_gradients.resize(before.interface.sends.size());
       for (std::size_t k = 0; k < edge.own.size(); ++k) {
+        if (!edge.has_gradient[k]) continue;
         at::Tensor& mine = slot.input_gradients[edge.own[k]];
         at::Tensor part = rows_of(mine, made);
         if (--slot.input_gradients_left[edge.own[k]] == 0) mine.reset();
@@ -300,8 +303,9 @@ std::span<const at::Tensor> TorchWorker::gradient_views(State& s) {
     const ProbeScope probed(s.weights->clears_gradients() ? probe_ : nullptr, counters_,
                             {.kind = ProbeSample::Kind::clear, .stage = s.id});
     const std::span<const at::Tensor> own = s.weights->gradients();
-    if (s.borrowed.empty()) return own;
+    if (s.borrowed.empty() && s.frozen.empty()) return own;
     s.with_borrowed.assign(own.begin(), own.end());
+    s.with_borrowed.resize(own.size() + s.frozen.size());  // no gradient
     for (const auto& [owner, parameter] : s.borrowed) s.with_borrowed.push_back(weights(owner).gradients()[parameter]);
     return s.with_borrowed;
   }

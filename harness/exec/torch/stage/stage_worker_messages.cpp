@@ -78,7 +78,11 @@ Message TorchWorker::take(const Instruction& send) {
   Slot& slot = s.slots[slice.op.index()];
   auto& values = is_activation ? slot.outputs : slot.input_gradients;
   auto& left = is_activation ? slot.outputs_left : slot.input_gradients_left;
-  for (const std::size_t i : edge->second.own) message->tensors.push_back(hand_out(values[i], slice, --left[i] == 0));
+  for (std::size_t k = 0; k < edge->second.own.size(); ++k) {
+    if (!is_activation && !edge->second.has_gradient[k]) continue;
+    const std::size_t i = edge->second.own[k];
+    message->tensors.push_back(hand_out(values[i], slice, --left[i] == 0));
+  }
   if (!is_activation && slot.passed.weights.defined()) {
     for (at::Tensor* tensor : {&slot.passed.output_gradient, &slot.passed.weights})
       message->tensors.push_back(hand_out(*tensor, slice, true));
@@ -148,9 +152,11 @@ void TorchWorker::put(const Instruction& receive, Message message) {
       slot.divided = std::move(tensors);
       return;
     }
-    for (std::size_t k = 0; k < edge.own.size(); ++k) {
-      recount(tensors[k], counters_, MemoryKind::buffers);
-      add_rows(slot.output_gradients[edge.own[k]], std::move(tensors[k]), slice);
+    for (std::size_t k = 0, next = 0; k < edge.own.size(); ++k) {
+      if (!edge.has_gradient[k]) continue;
+      at::Tensor& tensor = tensors[next++];
+      recount(tensor, counters_, MemoryKind::buffers);
+      add_rows(slot.output_gradients[edge.own[k]], std::move(tensor), slice);
     }
   }
 }
