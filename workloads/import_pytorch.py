@@ -14,10 +14,12 @@ autocast (--autocast, or in the model) and functions with a backward of their ow
 plan`, `advise` and `run --clock virtual` take the file as --workload. A model on the meta device is not run: its
 seconds follow from FLOP and bytes (--peak, --bandwidth).
 
---layers writes sluice/model/1, where Sluice knows every kind of layer: that also trains for real, from new weights. The
-layers are built from the file and compared with the module: output, gradient of every parameter, and their number.
-What differs is named, and nothing is written. A linear layer or embedding with the weight of an earlier one is marked
-(tied_to), unless --untie is given.
+--layers writes sluice/model/1, which also trains for real. Parts for which Sluice has no layer become layers of kind
+Module: TorchScript with the part's weights, a file each in the folder FILE.modules (net.modules for net.json), which
+belongs to the model file. They start from the module's weights, all other layers from new ones. --no-modules rejects
+such parts instead. The layers are built from the file and compared with the module: output, gradient of every
+parameter, and their number. What differs is named, and nothing is written. A linear layer or embedding with the weight
+of an earlier one is marked (tied_to), unless --untie is given; a layer whose parameters are frozen is marked (frozen).
 
 A layer is a call of the first module on the way down that is no nn.Sequential (nor nn.Transformer); --depth 2 goes one
 module further down, and so on, --depth 0 to the bottom. Its name is the module's; what runs in it later, after another
@@ -80,11 +82,29 @@ def write(path, value):
         out.write("\n")
 
 
-def layers_of(recording, name, untie=False):
-    """sluice/model/1, and notes. Throws Rejection, naming what Sluice does not know or what differs from the module."""
-    model, notes, declaring = declared(recording, name, untie)
-    check(recording, model, declaring, untie)
-    return model, notes
+def layers_of(recording, name, untie=False, folder=None):
+    """sluice/model/1, notes, and the contents of the files of Modules (folder: theirs; None: no Modules). Throws
+    Rejection, naming what Sluice does not know or what differs from the module."""
+    differing = []
+    while True:
+        model, notes, declaring = declared(recording, name, untie, folder, differing)
+        try:
+            check(recording, model, declaring, untie)
+            break
+        except Rejection as e:
+            if folder is None or not e.operations or set(e.operations) <= set(differing):
+                raise
+            differing += e.operations
+    modules = declaring.part_of_layer
+    return model, notes, {l["file"]: modules[l["name"]].file for l in model["layers"] if l["name"] in modules}
+
+
+def write_modules(folder, files):
+    for path, content in files.items():
+        path = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(content)
 
 
 def main():
@@ -95,6 +115,9 @@ def main():
     parser.add_argument("--untie", action="store_true",
                         help="in --layers, a weight that several layers share becomes several: for "
                              "asynchronous pipelines")
+    parser.add_argument("--no-modules", action="store_true",
+                        help="in --layers, reject parts without a layer in Sluice instead of writing them as "
+                             "TorchScript")
     parser.add_argument("--loss", choices=["cross_entropy", "mse", "none"], default="cross_entropy",
                         help="of the first output, as the last layer (default: cross_entropy)")
     parser.add_argument("--depth", type=int, default=1, help="modules on the way down to a layer; 0: all (default: 1)")
@@ -125,8 +148,10 @@ def main():
             write(a.costs, graph)
         if a.layers:
             try:
-                layers, more = layers_of(recording, name, a.untie)
+                folder = os.path.splitext(os.path.basename(a.layers))[0] + ".modules"
+                layers, more, files = layers_of(recording, name, a.untie, None if a.no_modules else folder)
                 notes += more
+                write_modules(os.path.dirname(a.layers), files)
                 write(a.layers, layers)
             except Rejection as e:
                 failed = f"{a.layers} is not written: {e}"

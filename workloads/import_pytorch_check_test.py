@@ -11,14 +11,16 @@ import os
 import random
 import sys
 import types
+import zlib
 
 import import_pytorch_test
 from import_pytorch_test import HERE, saved_by_all_of
 
-REJECTED = {  # module of models_for_tests.py -> what the error names
+REJECTED = {  # module of models_for_tests.py -> what the error names, without Modules
     "forward_hook": "b (Linear): it has a hook", "pre_hook": "b (Linear): it has a hook",
     "monkey": "b (Linear): its forward is replaced", "divisor": "p (AvgPool2d): an average with divisor_override",
-    "bn_eval": "n (BatchNorm2d): a batch norm that stays in eval()", "frozen": "a.weight is frozen",
+    "bn_eval": "n (BatchNorm2d): a batch norm that stays in eval()",
+    "part_frozen": "a (Linear): some of its parameters are frozen", "all_frozen": "every parameter is frozen",
     "detach": "no gradient reaches a.weight", "no_grad_part": "is computed under no_grad",
     "grad_hook": "b.weight has a hook", "activation_hook": "the gradient of a.weight differs",
     "inplace_view": "the module's own backward fails", "inplace_view_of_product": "something changes its output",
@@ -42,8 +44,22 @@ REJECTED = {  # module of models_for_tests.py -> what the error names
     "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Hardswish)",
     "meta": "cannot be checked",
 }
-ACCEPTED = ("plain", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha", "dropouts", "encoder",
-            "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
+AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
+    "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
+    "no_grad_part": ["relu"], "old_weight_norm": ["a"], "new_weight_norm": ["a"], "pruned": ["b"],
+    "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
+    "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
+    "bn3d": ["n"], "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
+}
+NO_MODULES = {  # what says why the others are none
+    "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
+    "pos_dropout": "which are not drawn sample by sample", "autocast": "is computed under autocast",
+    "grad_hook": "b.weight has a hook", "detach": "no gradient reaches a.weight",
+    "activation_hook": "the gradient of a.weight differs", "fourier": "k is torch.complex64",
+    "decides": "decides by the values of its inputs",
+}
+ACCEPTED = ("plain", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha", "dropouts",
+            "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
 NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has no attribute 'nope'",
                 "custom_bound": "Square is called through a name bound to its apply",
                 "without_argument": "missing 1 required positional argument", "breaks": "ZeroDivisionError"}
@@ -82,13 +98,39 @@ class Tests(import_pytorch_test.Tests):
 
     def what_trains_otherwise_is_rejected_by_name(self):
         for name, words in REJECTED.items():
-            code, said, (costs, layers) = self.imported(getattr(self.models, name)())
+            code, said, (costs, layers) = self.imported(getattr(self.models, name)(), "--no-modules")
             self.equal(code, 2, f"exit code of {name}")
             self.check(words in said and "error: " in said, f"{name}: {said}")
             self.check(layers is None, f"{name}: no layers are written")
             self.check(costs is not None, f"{name}: costs are written all the same")
             if costs:
                 self.sluice("plan", "-s", "single_device", "-w", f"{self.folder}/made.costs.json", "-c", "flat:1")
+
+    def modules_stand_for_parts_without_a_layer(self):
+        for name in REJECTED:
+            code, said, (_, layers) = self.imported(getattr(self.models, name)())
+            if name not in AS_MODULES:
+                self.equal(code, 2, f"exit code of {name}")
+                self.check(layers is None and NO_MODULES.get(name, "") in said, f"{name}: {said}")
+                continue
+            self.equal(code, 0, f"exit code of {name}: {said}")
+            if code:
+                continue
+            modules = [l for l in layers["layers"] if l["kind"] == "Module"]
+            self.equal([l["name"] for l in modules], AS_MODULES[name], f"Modules of {name}")
+            self.check("TorchScript stands for " + ", ".join(AS_MODULES[name]) in said, said)
+            for layer in modules:
+                with open(f"{self.folder}/{layer['file']}", "rb") as file:
+                    content = file.read()
+                self.equal([layer["bytes"], layer["digest"]], [len(content), f"{zlib.crc32(content):08x}"], name)
+                self.check(HERE.encode() not in content, f"{layer['file']} names no folder of this machine")
+            self.is_read("made", costs=False)
+
+    def frozen_layers_are_marked(self):
+        layers = self.imported(self.models.frozen())[2][1]["layers"]
+        self.equal([l["name"] for l in layers if l.get("frozen")], ["a"], "frozen")
+        layers = self.imported(self.models.frozen_part())[2][1]["layers"]
+        self.equal([(l["name"], l["kind"]) for l in layers if l.get("frozen")], [("n", "Module")], "frozen Module")
 
     def what_is_right_is_accepted_and_read(self):
         for name in ACCEPTED:
@@ -100,7 +142,7 @@ class Tests(import_pytorch_test.Tests):
                 self.check(not any("_orig_mod" in l["name"] for l in layers["layers"] + costs["layers"]), name)
 
     def every_unknown_layer_is_named_at_once(self):
-        said = self.imported(self.models.several())[1]
+        said = self.imported(self.models.several(), "--no-modules")[1]
         for words in ("1 (GroupNorm), 4 (GroupNorm): Sluice has no layer GroupNorm", "2 (Hardswish)",
                       "--costs takes any", "made.json is not written"):
             self.check(words in said, f"{words}: {said}")
@@ -152,7 +194,7 @@ class Tests(import_pytorch_test.Tests):
                 model.late = nn.Sequential(model.head, nn.ReLU(), model.head)
                 head, forward = model.head, model.forward
                 model.forward = lambda x: forward(x) + forward(x) * 0.0
-            self.equal(self.imported((model, inputs))[0], 2, f"random network {seed} with {change}")
+            self.equal(self.imported((model, inputs), "--no-modules")[0], 2, f"random network {seed} with {change}")
 
     def costs_hold_what_torch_keeps(self):
         """Of checkpoints, frozen layers, autocast, own backwards and complex tensors, at every depth."""

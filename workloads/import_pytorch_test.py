@@ -342,7 +342,7 @@ class Tests:
                                "heads": 4, "causal": True}, "attention that is written out")
 
     def rejections_say_why(self):
-        unknown = ["models.py:unknown", "--layers", "x.json", "--loss", "mse"]
+        unknown = ["models.py:unknown", "--layers", "x.json", "--loss", "mse", "--no-modules"]
         for words, text in ((unknown, "norm (GroupNorm): Sluice has no layer"),
                             (["models.py:nothing", "--costs", "x.json"], "must return (module, inputs)"),
                             (["models.py:absent", "--costs", "x.json"], "has no function 'absent'"),
@@ -361,19 +361,25 @@ class Tests:
         return 1 if self.failures else 0
 
 
+def with_torch(python):
+    """Runs this program again by a Python that has the whole torch; ends with 77 where there is none."""
+    if os.environ.get("SLUICE_IMPORT_TEST") == "1":
+        return
+    for candidate in (python, sys.executable):
+        probe = "import torch; x = torch.ones(1, requires_grad=True); torch.autograd.grad([x * 2], [x], [x])"
+        if os.path.exists(candidate) and subprocess.run([candidate, "-c", probe], capture_output=True).returncode == 0:
+            sys.exit(subprocess.run([candidate, "-W", "ignore", *sys.argv],
+                                    env={**os.environ, "SLUICE_IMPORT_TEST": "1"}).returncode)
+    print("skipped: there is no Python with the whole torch: harness/peers/README.md")
+    sys.exit(77)
+
+
 def main(tests=Tests):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--python", default=os.path.join(HOME, ".venv-peers/bin/python"))
     a = parser.parse_args()
-    if os.environ.get("SLUICE_IMPORT_TEST") != "1":
-        for python in (a.python, sys.executable):
-            probe = "import torch; x = torch.ones(1, requires_grad=True); torch.autograd.grad([x * 2], [x], [x])"
-            if os.path.exists(python) and subprocess.run([python, "-c", probe], capture_output=True).returncode == 0:
-                sys.exit(subprocess.run([python, "-W", "ignore", *sys.argv],
-                                        env={**os.environ, "SLUICE_IMPORT_TEST": "1"}).returncode)
-        print("skipped: there is no Python with the whole torch: harness/peers/README.md")
-        sys.exit(77)
+    with_torch(a.python)
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(tests(os.path.abspath(a.program), folder).run())
 

@@ -20,21 +20,14 @@ static Shape scored_shape(const ModelGraph& model) {
 
 TextLimits text_limits(const ModelGraph& model) {
   TextLimits limits;
-  const auto vocabulary_of = [&](int input) {
-    std::int64_t smallest = INT64_MAX;
-    for (const LayerSpec& layer : model.layers)
-      if (const auto* table = std::get_if<Embedding>(&layer.kind); table && layer.inputs[0] == input)
-        smallest = std::min(smallest, table->vocabulary);
-    return smallest;
-  };
   const auto length_of = [&](std::size_t input) { return model.inputs[input].shape[0]; };
   if (model.inputs[0].is_token_ids) {
     limits.source_length = length_of(0);
-    limits.source_vocabulary = vocabulary_of(-1);
+    limits.source_vocabulary = vocabulary(model, 0);
   }
   if (model.inputs.size() > 1 && model.inputs[1].is_token_ids) {
     limits.target_length = length_of(1);
-    limits.target_vocabulary = vocabulary_of(-2);
+    limits.target_vocabulary = vocabulary(model, 1);
   }
   // One text in, and scores at each of its positions out.
   if (limits.source_length > 0 && limits.target_length == 0) {

@@ -117,6 +117,22 @@ static void reject_too_many_ops(const Prepared& p, int microbatches) {
                          std::to_string(static_cast<std::int64_t>(kMaxOps)) + " ops are possible");
 }
 
+// What autograd keeps of a Module stays on the device that ran it.
+static void reject_moved_modules(const Prepared& p, const Program& program) {
+  const std::vector<LayerSpec>& layers = p.workload->model.layers;
+  const auto module =
+      std::ranges::find_if(layers, [](const LayerSpec& layer) { return std::holds_alternative<Module>(layer.kind); });
+  if (module == layers.end()) return;
+  for (const auto& rank : program.ranks)
+    for (const Instruction& op : rank)
+      if (op.opcode == Opcode::send_stash || op.opcode == Opcode::stash_out)
+        throw InputError(p.system->name,
+                         "moves activations to " +
+                             std::string(op.opcode == Opcode::stash_out ? "the host" : "another rank") +
+                             ", which layer '" + module->name + "' (Module) does not support",
+                         "use another system");
+}
+
 static Program make_inference_program(const Prepared& p, int microbatches) {
   const ScheduleProblem problem = schedule_problem(p, p.microbatches_per_update);
   const Schedule once = replicate(p.system->schedule(problem, p.options), p.replicas);
@@ -143,6 +159,7 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
             offload_of(p, problem, one));
   program.tensor = divided_model(p) ? divided_model(p)->degree : 1;
   program.sizes = p.sizes;
+  reject_moved_modules(p, program);
   return checked(std::move(program));
 }
 

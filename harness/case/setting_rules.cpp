@@ -24,6 +24,7 @@
 #include "harness/model/cluster.h"
 #include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/module_file.h"
 #include "harness/model/module_stages.h"
 #include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
@@ -416,6 +417,7 @@ void check_train(CaseReading& r) {
     r.entry.fail("workload", "'" + c.workload + "' is a full-size declaration for the virtual clock",
                  "use --clock virtual");
   if (!c.train && on_wall(r)) r.entry.fail("train", "the wall clock always trains");
+  if (c.train) require_module_files(r.workload->model);
   if (!c.train) c.epochs = 0, c.steps = std::max(c.steps, 1);  // no learning curve: one update says it all
 }
 

@@ -109,6 +109,9 @@ struct FlopsOf {
   LayerFlops operator()(const Multiply&) const { return elementwise(y(), 2 * y()); }
   LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
+  LayerFlops operator()(const Module& k) const {
+    return {Flops(k.forward_flop), Flops(k.input_gradient_flop), Flops(k.weight_gradient_flop)};
+  }
   LayerFlops operator()(const CrossEntropyLoss&) const { return elementwise(4 * x(), 2 * x()); }
   LayerFlops operator()(const MseLoss&) const { return elementwise(3 * x(), x()); }
   LayerFlops operator()(const BinaryCrossEntropyLoss&) const { return elementwise(6 * x(), 3 * x()); }
@@ -216,6 +219,20 @@ struct StashOf {
   StashSpec operator()(const Multiply&) const { return {.keeps_input = true}; }
   StashSpec operator()(const Concat&) const { return {}; }
   StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }
+  StashSpec operator()(const Module& k) const {
+    constexpr std::int64_t kDeclared = 4;  // bytes of an element that the file counts
+    const auto bytes = [&](std::int64_t declared) { return (declared + kDeclared - 1) / kDeclared * element; };
+    StashSpec kept{.keeps_input = k.keeps_input,
+                   .keeps_output = k.keeps_output,
+                   .extra = bytes(k.stash),
+                   .extra_per_microbatch = bytes(k.stash_per_microbatch)};
+    if (k.weights.empty()) return kept;
+    kept.input_until_weight_gradient = k.keeps_input;
+    kept.output_until_weight_gradient = k.keeps_output;
+    kept.extra_until_weight_gradient = bytes(k.weight_stash);
+    kept.extra_until_weight_gradient_per_microbatch = bytes(k.weight_stash_per_microbatch);
+    return kept;
+  }
   // Log-probabilities; differences.
   StashSpec operator()(const CrossEntropyLoss&) const { return {.extra = elements(in[0]) * statistic}; }
   StashSpec operator()(const MseLoss&) const { return {.extra = elements(in[0]) * element}; }

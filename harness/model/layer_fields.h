@@ -6,6 +6,10 @@
 //   number  with a default and its bounds
 //   flag    true or false, with a default
 //   choice  one of several names, in the order of the enumerators, with a default
+//   text    not empty
+//   bytes   a count of at least 0, 0 by default
+//   shape   at least one dimension; shapes: a list of such, of any length, [] for a scalar; empty by default
+//   counts  a list of counts of at least the given number, empty by default
 #pragma once
 
 #include <array>
@@ -120,6 +124,21 @@ void visit_fields(V& v, KindTag<SequencePool>) {
 template <class V>
 void visit_fields(V& v, KindTag<Concat>) {
   v.extent("axis", &Concat::axis);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Module>) {
+  v.text("file", &Module::file), v.text("digest", &Module::digest), v.bytes("bytes", &Module::bytes);
+  v.shape("output", &Module::output), v.shapes("weights", &Module::weights), v.shapes("buffers", &Module::buffers);
+  v.counts("random", &Module::random, 1), v.counts("token_inputs", &Module::token_inputs, 0);
+  v.bytes("vocabulary", &Module::vocabulary);
+  constexpr double kMaxFlop = 1e18;
+  v.number("forward_flop", &Module::forward_flop, 0, kMaxFlop);
+  v.number("input_gradient_flop", &Module::input_gradient_flop, 0, kMaxFlop);
+  v.number("weight_gradient_flop", &Module::weight_gradient_flop, 0, kMaxFlop);
+  v.flag("keeps_input", &Module::keeps_input), v.flag("keeps_output", &Module::keeps_output);
+  v.bytes("stash", &Module::stash), v.bytes("stash_per_microbatch", &Module::stash_per_microbatch);
+  v.bytes("weight_stash", &Module::weight_stash);
+  v.bytes("weight_stash_per_microbatch", &Module::weight_stash_per_microbatch);
 }
 template <class V>
 void visit_fields(V&, KindTag<Add>) {}

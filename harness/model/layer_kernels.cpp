@@ -1,6 +1,7 @@
 #include "harness/model/layer_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/model/kernel_times.h"
 
@@ -292,6 +293,18 @@ struct KernelsOf {
     for (const Shape& part : in) input_gradient().stream(2 * samples * number(elements(part)));
   }
   void operator()(const Flatten&) {}
+  // One kernel a pass, which computes as a square product of as many FLOP does and streams inputs and output.
+  void operator()(const Module& k) {
+    double read = y();
+    for (const Shape& input : in) read += samples * number(elements(input));
+    const auto pass = [&](Kernels kernels, double flop) {
+      const double side = std::cbrt(samples * flop / 2);
+      kernels.stream(read);
+      if (side > 0) kernels.product(side, side, side);
+    };
+    pass(forward(), k.forward_flop), pass(input_gradient(), k.input_gradient_flop);
+    if (!k.weights.empty()) pass(weight_gradient(), k.weight_gradient_flop);
+  }
   void operator()(const CrossEntropyLoss&) {  // logarithms of probabilities, and the sum
     if (c.is_16_bit()) {
       constexpr double kCast = 2 + 4, kRead = 4, kInPlace = 8;  // bytes a logit

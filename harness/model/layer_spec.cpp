@@ -243,6 +243,13 @@ struct OutputShape {
     return y;
   }
   Shape operator()(const Flatten&) const { return {elements(in[0])}; }
+  Shape operator()(const Module& k) const {
+    for (const std::int64_t ids : k.token_inputs)
+      if (ids < 0 || ids >= static_cast<std::int64_t>(in.size()))
+        fail(layer, "token_inputs names input " + std::to_string(ids) + ", it has " + std::to_string(in.size()));
+    if (k.token_inputs.empty() != (k.vocabulary == 0)) fail(layer, "token_inputs and vocabulary are given together");
+    return k.output;
+  }
   Shape operator()(const CrossEntropyLoss&) const {
     if (!(in[0].size() == 1 || in[0].size() == 2))
       fail(layer, "expects [classes] or [steps, classes], the input is " + to_text(in[0]));
@@ -278,6 +285,7 @@ struct KindName {
   const char* operator()(const Multiply&) const { return "Multiply"; }
   const char* operator()(const Concat&) const { return "Concat"; }
   const char* operator()(const Flatten&) const { return "Flatten"; }
+  const char* operator()(const Module&) const { return "Module"; }
   const char* operator()(const CrossEntropyLoss&) const { return "CrossEntropyLoss"; }
   const char* operator()(const MseLoss&) const { return "MseLoss"; }
   const char* operator()(const BinaryCrossEntropyLoss&) const { return "BinaryCrossEntropyLoss"; }
@@ -363,6 +371,11 @@ struct ParametersOf {
             reciprocal_root("content_bias", {inner}, k.width), reciprocal_root("position_bias", {inner}, k.width),
             kaiming("proj", {k.width, inner}, inner)};
   }
+  Parameters operator()(const Module& k) const {
+    Parameters result;
+    for (const Shape& shape : k.weights) result.push_back({module_weight(result.size()), shape, Init::stored, 0});
+    return result;
+  }
   template <class Kind>
   Parameters operator()(const Kind&) const {
     return {};
@@ -370,6 +383,9 @@ struct ParametersOf {
 };
 
 }  // namespace
+
+std::string module_weight(std::size_t number) { return "weight_" + std::to_string(number); }
+std::string module_buffer(std::size_t number) { return "buffer_" + std::to_string(number); }
 
 std::int64_t elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -399,10 +415,15 @@ int token_input(const LayerKind& kind) {
   return std::holds_alternative<CrossAttention>(kind) ? 2 : -1;
 }
 
+bool takes_ids(const LayerKind& kind, int input) {
+  const auto* module = std::get_if<Module>(&kind);
+  return module ? std::ranges::count(module->token_inputs, input) > 0 : input == token_input(kind);
+}
+
 Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs) {
   const auto is = [&]<class... Kinds>() { return (std::holds_alternative<Kinds>(layer.kind) || ...); };
   std::size_t least = 1, most = 1;
-  if (is.operator()<Add, Concat>()) most = SIZE_MAX;
+  if (is.operator()<Add, Concat, Module>()) most = SIZE_MAX;
   if (is.operator()<Attention, Lstm>()) most = 2;
   if (is.operator()<LstmCell, Multiply>()) least = most = 2;
   if (is.operator()<SequencePool>()) most = 2;

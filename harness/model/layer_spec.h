@@ -173,6 +173,23 @@ struct Multiply {};  // two inputs of one shape, element by element: a gate (Sha
 struct Concat {
   std::int64_t axis = 0;  // of the shape without the batch dimension
 };
+// A part of a PyTorch model as TorchScript, which autograd runs (workloads/import_pytorch.py writes it). No formula
+// knows it, so the file of the model declares what formulas say of other layers. Inputs and output are tensors with the
+// batch first; every sample is computed alike. Initial weights are those in the file, whatever the seed.
+struct Module {
+  std::string file, digest;  // of the TorchScript, in `folder`; its crc32 in hexadecimal digits (module_file.h)
+  std::int64_t bytes = 0;    // of that file
+  std::string folder = {};   // of the model file; not part of the declaration
+  Shape output = {};
+  std::vector<Shape> weights = {}, buffers = {};  // buffers: running statistics and such, which are not trained
+  std::vector<std::int64_t> random = {};          // numbers a sample that are drawn in training, of each draw (dropout)
+  std::vector<std::int64_t> token_inputs = {};    // which inputs are token ids
+  std::int64_t vocabulary = 0;                    // those ids are below it; 0: no input is ids
+  double forward_flop = 0, input_gradient_flop = 0, weight_gradient_flop = 0;  // of a sample
+  bool keeps_input = true, keeps_output = true;                                // until the end of W
+  // Bytes (fp32) that are kept besides, forward -> backward and, once split, input gradient -> weight gradient.
+  std::int64_t stash = 0, stash_per_microbatch = 0, weight_stash = 0, weight_stash_per_microbatch = 0;
+};
 struct Flatten {};  // a view: [c, h, w] -> [c h w]
 // Losses end a model. They take the prediction and, from outside, the target; their output is the
 // mean over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
@@ -188,7 +205,7 @@ struct BinaryCrossEntropyLoss {};
 using LayerKind = std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, LayerNorm,
                                RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
                                LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, SequencePool, Add,
-                               Multiply, Concat, Flatten, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
+                               Multiply, Concat, Flatten, Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
   std::string name;
@@ -213,8 +230,9 @@ std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
 bool is_loss(const LayerKind& kind);
 // A loss whose target has the prediction's shape and is numbers, not classes.
 bool has_dense_target(const LayerKind& kind);
-// Which of the layer's inputs are token ids: its number, or -1 for none. The layer may have fewer inputs.
+// Which of the layer's inputs are token ids: its number, or -1 for none. It may have fewer inputs. Not of Module.
 int token_input(const LayerKind& kind);
+bool takes_ids(const LayerKind& kind, int input);
 
 // Throws InputError naming the layer if the inputs do not fit (rank, width, count, empty output).
 Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs);
@@ -222,9 +240,12 @@ Shape output_shape(const LayerSpec& layer, std::span<const Shape> inputs);
 struct ParameterSpec {
   std::string name;  // "weight", "bias", ...
   Shape shape;
-  enum class Init { uniform, zeros, ones, normal } init = Init::uniform;
+  enum class Init { uniform, zeros, ones, normal, stored } init = Init::uniform;  // stored: in Module::file
   double bound = 0;  // uniform(-bound, bound); normal(0, bound). torch's defaults for each layer
 };
+// Names of a Module's weights and buffers in its file.
+std::string module_weight(std::size_t number);
+std::string module_buffer(std::size_t number);
 // Its own, in the order the real layer takes them; a tied weight, which would be the first, is another layer's.
 std::vector<ParameterSpec> parameters(const LayerSpec& layer);
 std::int64_t parameter_count(const LayerSpec& layer);

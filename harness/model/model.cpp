@@ -31,7 +31,7 @@ void check_graph(const ModelGraph& model) {
     }
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
       const int input = layer.inputs[k];
-      const bool wants_ids = static_cast<int>(k) == token_input(layer.kind);
+      const bool wants_ids = takes_ids(layer.kind, static_cast<int>(k));
       bool has_ids = false;
       if (input < 0) {
         const auto number = static_cast<std::size_t>(-(input + 1));
@@ -116,6 +116,18 @@ std::int64_t parameter_count(const ModelGraph& model) {
   std::int64_t count = 0;
   for (const LayerSpec& layer : model.layers) count += parameter_count(layer);
   return count;
+}
+
+std::int64_t vocabulary(const ModelGraph& model, int input) {
+  std::int64_t smallest = INT64_MAX;
+  for (const LayerSpec& layer : model.layers) {
+    const auto* table = std::get_if<Embedding>(&layer.kind);
+    const auto* module = std::get_if<Module>(&layer.kind);
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k)
+      if (layer.inputs[k] == -1 - input && takes_ids(layer.kind, static_cast<int>(k)) && (table || module))
+        smallest = std::min(smallest, table ? table->vocabulary : module->vocabulary);
+  }
+  return smallest;
 }
 
 std::vector<bool> without_gradient(const ModelGraph& model) {

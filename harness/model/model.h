@@ -29,6 +29,9 @@ struct ModelGraph {
 
 std::int64_t parameter_count(const ModelGraph& model);  // a tied weight once
 
+// Every layer that reads this model input, from 0, takes the token ids below it.
+std::int64_t vocabulary(const ModelGraph& model, int input);
+
 // The model with a weight for every layer.
 ModelGraph untied(ModelGraph model);
 

@@ -37,6 +37,11 @@ class Writer {
   }
   void number(const char* key, double Kind::*member, double, double) { size(key, member); }
   void flag(const char* key, bool Kind::*member) { size(key, member); }
+  void text(const char* key, std::string Kind::*member) { size(key, member); }
+  void bytes(const char* key, std::int64_t Kind::*member) { size(key, member); }
+  void shape(const char* key, Shape Kind::*member) { size(key, member); }
+  void shapes(const char* key, std::vector<Shape> Kind::*member) { size(key, member); }
+  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t) { size(key, member); }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
     if (kind_.*member != usual_.*member) json_[key] = names[static_cast<std::size_t>(kind_.*member)];
@@ -47,6 +52,13 @@ class Writer {
   const Kind usual_{};
   Json& json_;
 };
+
+void require_rank(const JsonReader& json, const std::string& key, const Shape& shape, std::size_t least) {
+  if (shape.size() < least || shape.size() > kMaxRank)
+    json.fail(key, "has " + std::to_string(shape.size()) + " dimensions",
+              "give the dimensions of one sample, " + std::to_string(least) + " to " + std::to_string(kMaxRank) +
+                  " of them, without the batch's");
+}
 
 template <class Kind>
 class Reader {
@@ -61,6 +73,28 @@ class Reader {
     kind_.*member = json_.number_or(key, kind_.*member, least, most);
   }
   void flag(const char* key, bool Kind::*member) { kind_.*member = json_.boolean(key, kind_.*member); }
+  void text(const char* key, std::string Kind::*member) {
+    kind_.*member = json_.text(key);
+    if ((kind_.*member).empty()) json_.fail(key, "is empty");
+  }
+  void bytes(const char* key, std::int64_t Kind::*member) {
+    kind_.*member = json_.integer_or<std::int64_t>(key, 0, 0, kMaxTensorBytes / 8);
+  }
+  void shape(const char* key, Shape Kind::*member) {
+    kind_.*member = json_.integers<std::int64_t>(key, 1, kMaxSize);
+    require_rank(json_, key, kind_.*member, 1);
+  }
+  void shapes(const char* key, std::vector<Shape> Kind::*member) {
+    if (!json_.has(key)) return;
+    JsonReader list = json_.list(key);
+    for (const std::string& index : list.keys()) {
+      (kind_.*member).push_back(list.integers<std::int64_t>(index, 1, kMaxSize));
+      require_rank(list, index, (kind_.*member).back(), 0);
+    }
+  }
+  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t least) {
+    if (json_.has(key)) kind_.*member = json_.integers<std::int64_t>(key, least, kMaxSize);
+  }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
     if (!json_.has(key)) return;
@@ -173,9 +207,7 @@ class Sizes {
 
 ModelInput read_input(JsonReader& input) {
   ModelInput result{input.integers<std::int64_t>("shape", 1, kMaxSize), input.boolean("token_ids", false)};
-  if (result.shape.empty() || result.shape.size() > kMaxRank)
-    input.fail("shape", "has " + std::to_string(result.shape.size()) + " dimensions",
-               "give the dimensions of one sample, 1 to " + std::to_string(kMaxRank) + " of them, without the batch's");
+  require_rank(input, "shape", result.shape, 1);
   if (result.is_token_ids && result.shape.size() != 1)
     input.fail("shape", "token ids have one dimension", "give their number, e.g. [128]");
   input.no_other_keys();
@@ -185,7 +217,8 @@ ModelInput read_input(JsonReader& input) {
 // Adds layers to a model, with all that their inputs, names and sizes have to be.
 class LayerReader {
  public:
-  LayerReader(ModelGraph& model, Sizes& sizes) : model_(model), sizes_(sizes), is_read_(model.inputs.size(), false) {}
+  LayerReader(ModelGraph& model, Sizes& sizes, std::string folder)
+      : model_(model), sizes_(sizes), folder_(std::move(folder)), is_read_(model.inputs.size(), false) {}
 
   bool is_read(std::size_t input) const { return is_read_[input]; }
 
@@ -220,6 +253,13 @@ class LayerReader {
     }
     const std::string where = json.where("kind");
     for (const ParameterSpec& parameter : parameters(untied(layer))) sizes_.add(parameter.shape, where);
+    if (auto* module = std::get_if<Module>(&layer.kind)) {
+      module->folder = folder_;
+      for (const Shape& buffer : module->buffers) sizes_.add(buffer, where);
+      for (const std::int64_t bytes :
+           {module->stash, module->stash_per_microbatch, module->weight_stash, module->weight_stash_per_microbatch})
+        sizes_.add({bytes}, where);
+    }
     try {
       shapes_.push_back(output_shape(layer, inputs));
     } catch (const InputError& e) {
@@ -261,6 +301,7 @@ class LayerReader {
 
   ModelGraph& model_;
   Sizes& sizes_;
+  std::string folder_;
   Numbers numbers_;
   std::vector<Shape> shapes_;
   std::vector<bool> is_read_;  // by input of the model
@@ -291,7 +332,7 @@ Json to_json(const ModelGraph& model) {
   return {{"schema", kModelSchema}, {"name", model.name}, {"inputs", inputs}, {"layers", layers}};
 }
 
-ModelGraph model_from_json(JsonReader reader) {
+ModelGraph model_from_json(JsonReader reader, const std::string& folder) {
   if (reader.text("schema") != kModelSchema)
     reader.fail("schema", "is not '" + std::string(kModelSchema) + "'", "other schemas are not known here");
   ModelGraph model{.name = reader.text("name"), .inputs = {}, .layers = {}};
@@ -301,7 +342,7 @@ ModelGraph model_from_json(JsonReader reader) {
     sizes.add(model.inputs.back().shape, input.where("shape"));
   }
   if (model.inputs.empty()) reader.fail("inputs", "must not be empty", R"(give e.g. [{"shape": [3, 224, 224]}])");
-  LayerReader layers(model, sizes);
+  LayerReader layers(model, sizes, folder);
   for (JsonReader& layer : reader.objects("layers")) {
     if (layer.has("repeat"))
       layers.add_copies(layer);

@@ -2,6 +2,8 @@
 // model.schema.json in this folder says the same in JSON Schema.
 #pragma once
 
+#include <string>
+
 #include "harness/model/model.h"
 
 namespace sluice {
@@ -23,6 +25,7 @@ Json to_json(const ModelGraph& model);
 // copy. to_json() writes every layer out.
 // Throws InputError with file, place and what is possible, and the same that ModelGraph::shapes() throws; also for
 // tensors of more than kMaxTensorBytes, so that no sum over the model overflows.
-ModelGraph model_from_json(JsonReader reader);
+// folder: of the file, where the files of its Modules are looked for.
+ModelGraph model_from_json(JsonReader reader, const std::string& folder = "");
 
 }  // namespace sluice

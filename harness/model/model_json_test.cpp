@@ -112,6 +112,24 @@ class SchemaOf {
   void flag(const char* key, bool Kind::*member) {
     properties_[key] = {{"type", "boolean"}, {"default", Kind{}.*member}};
   }
+  void text(const char* key, std::string Kind::*) {
+    properties_[key] = {{"type", "string"}, {"minLength", 1}};
+    required_.push_back(key);
+  }
+  void bytes(const char* key, std::int64_t Kind::*) {
+    properties_[key] = {{"type", "integer"}, {"minimum", 0}, {"default", 0}};
+  }
+  void shape(const char* key, Shape Kind::*) {
+    properties_[key] = sizes(1);
+    properties_[key]["minItems"] = 1;
+    required_.push_back(key);
+  }
+  void shapes(const char* key, std::vector<Shape> Kind::*) {
+    properties_[key] = {{"type", "array"}, {"items", sizes(1)}};
+  }
+  void counts(const char* key, std::vector<std::int64_t> Kind::*, std::int64_t least) {
+    properties_[key] = sizes(least);
+  }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
     properties_[key] = {{"enum", std::vector<std::string>(names.begin(), names.end())},
@@ -119,6 +137,9 @@ class SchemaOf {
   }
 
  private:
+  static Json sizes(std::int64_t least) {
+    return {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", least}}}};
+  }
   void whole(const char* key, std::int64_t Kind::*member, int least) {
     properties_[key] = {{"type", "integer"}, {"minimum", least}};
     if (Kind{}.*member == 0) {

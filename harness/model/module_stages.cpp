@@ -15,23 +15,23 @@ namespace {
 
 constexpr const char* kForm = R"(write [["tok_embeddings", "layers.0"], ["layers.1", "output"]])";
 
-struct Module {
+struct StagedModule {
   int stage = 0;
   bool used = false;
 };
 
 // By name.
-std::map<std::string, Module> modules_of(const std::string& text, const std::string& where) {
+std::map<std::string, StagedModule> modules_of(const std::string& text, const std::string& where) {
   const Json list = Json::parse(text, where);
   if (!list.is_array()) throw InputError(where, "is no list of stages", kForm);
-  std::map<std::string, Module> modules;
+  std::map<std::string, StagedModule> modules;
   int stage = 0;
   for (const Json& names : list) {
     if (!names.is_array()) throw InputError(where, fmt::format("stage {} is no list of modules", stage), kForm);
     if (names.empty()) throw InputError(where, fmt::format("stage {} has no module", stage), "leave the stage out");
     for (const Json& name : names) {
       if (!name.is_string()) throw InputError(where, fmt::format("stage {} has what is no name", stage), kForm);
-      if (!modules.try_emplace(name.get<std::string>(), Module{stage}).second)
+      if (!modules.try_emplace(name.get<std::string>(), StagedModule{stage}).second)
         throw InputError(where, "the module '" + name.get<std::string>() + "' is given twice", "give it once");
     }
     ++stage;
@@ -41,7 +41,7 @@ std::map<std::string, Module> modules_of(const std::string& text, const std::str
 }
 
 // The module with the layer's name, or else with the longest part of it that ends before a dot.
-Module* module_of(std::map<std::string, Module>& modules, const std::string& layer) {
+StagedModule* module_of(std::map<std::string, StagedModule>& modules, const std::string& layer) {
   for (std::size_t length = layer.size(); length != std::string::npos && length > 0;
        length = layer.rfind('.', length - 1))
     if (const auto found = modules.find(layer.substr(0, length)); found != modules.end()) return &found->second;
@@ -54,11 +54,11 @@ bool is_module_list(const std::string& text) { return text.starts_with('['); }
 
 std::vector<int> stages_of_modules(const std::string& text, std::span<const NamedLayer> layers,
                                    const std::string& where) {
-  std::map<std::string, Module> modules = modules_of(text, where);
+  std::map<std::string, StagedModule> modules = modules_of(text, where);
   std::vector<int> first_layers;
   int stage = 0;
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    Module* const module = module_of(modules, layers[k].name);
+    StagedModule* const module = module_of(modules, layers[k].name);
     if (!module) {
       if (!layers[k].needs_module) continue;
       throw InputError(where, "no stage has the layer '" + layers[k].name + "'", "name its module in one of them");

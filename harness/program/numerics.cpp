@@ -153,7 +153,9 @@ StageLayers stage_layers(const ModelGraph& model, const std::vector<int>& layers
     for (const int producer : layer.inputs) inputs.push_back(place_of.at(producer));
     place_of.emplace(l, place_of.size());
     stage.learns.push_back(learns(layer));
-    stage.has_statistics.push_back(std::holds_alternative<BatchNorm>(layer.kind));
+    const auto* module = std::get_if<Module>(&layer.kind);
+    stage.has_statistics.push_back(std::holds_alternative<BatchNorm>(layer.kind) ||
+                                   (module && !module->buffers.empty()));
     stage.has_loss |= is_loss(layer.kind);
   }
   for (const int producer : interface.sends) stage.sends.push_back(place_of.at(producer));

@@ -37,6 +37,8 @@ void check_trains(const ModelGraph& model, JsonReader& reader, const std::string
   if (model.layers.size() < 2) reader.fail(key, "has a loss and nothing else", "give the layers before it");
 }
 
+std::string folder_of(const std::string& file) { return std::filesystem::path(file).parent_path().string(); }
+
 // FILE#LENGTH: a file, and the sequence length that a Hugging Face config is read with.
 struct ModelPath {
   std::string file;
@@ -66,15 +68,15 @@ HuggingFaceModel read_config(const Json& json, const ModelPath& path) {
 // The model itself, or the name of its file, in the same folder as this one.
 ModelGraph read_model(JsonReader& reader, const std::string& path) {
   if (!reader.raw("model").is_string()) {
-    ModelGraph model = model_from_json(reader.object("model"));
+    ModelGraph model = model_from_json(reader.object("model"), folder_of(path));
     check_trains(model, reader, "model/layers");
     return model;
   }
-  const ModelPath named = split((std::filesystem::path(path).parent_path() / reader.text("model")).string());
+  const ModelPath named = split((std::filesystem::path(folder_of(path)) / reader.text("model")).string());
   const Json json = parse_json_file(named.file);
   if (is_hugging_face_config(json)) return read_config(json, named).model;
   JsonReader inner(json, named.file);
-  ModelGraph model = model_from_json(inner);
+  ModelGraph model = model_from_json(inner, folder_of(named.file));
   check_trains(model, inner, "layers");
   return model;
 }
@@ -124,7 +126,7 @@ Workload workload_from_json(const Json& json, const std::string& path, const std
   w.name = name;
   w.file = path;
   if (reader.text("schema") == kModelSchema) {
-    w.model = model_from_json(reader);
+    w.model = model_from_json(reader, folder_of(path));
     check_trains(w.model, reader, "layers");
     w.title = w.model.name;
     w.source = "a file of " + std::string(kModelSchema);

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree as tree
 
+from .modules import one_more
 from .recording import Rejection, last_line, repeatable, replay, restored
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
@@ -83,14 +84,18 @@ KINDS = {  # of a layer of the file, its inputs and its weights
 }
 
 
-def run_layers(model, weights, inputs, loss):
-    """Of every layer its output. weights: per layer, its own; loss: of the last layer's input."""
+def run_layers(model, weights, inputs, loss, parts=None):
+    """Of every layer its output. weights: per layer, its own; loss: of the last layer's input; parts: by the name of a
+    Module."""
     made, first = [], {layer["name"]: i for i, layer in enumerate(model["layers"])}
     for layer, own in zip(model["layers"], weights):
         x = [made[i] if i >= 0 else inputs[-1 - i] for i in layer["inputs"]]
         if "tied_to" in layer:
             own = [weights[first[layer["tied_to"]]][0], *own]
-        made.append(loss(x[0]) if layer["name"] == "loss" else KINDS[layer["kind"]](layer, x, own))
+        if layer["kind"] == "Module":
+            made.append(parts[layer["name"]].run(x, own))
+        else:
+            made.append(loss(x[0]) if layer["name"] == "loss" else KINDS[layer["kind"]](layer, x, own))
     return made
 
 
@@ -168,22 +173,22 @@ def at_sight(recording, declaring, untie):
     for name, p in recording.model.named_parameters():
         if id(p) not in held:
             found.append(f"{name}, {p.numel()} parameters, is in no layer of the file")
-        elif not p.requires_grad:
-            found.append(f"{name} is frozen (requires_grad=False); Sluice trains every parameter")
         elif p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             found.append(f"{name} has a hook that changes its gradient")
         elif p.dtype != torch.float32:
             found.append(f"{name} is {p.dtype}; Sluice computes in float32")
+    if not any(p.requires_grad for p in recording.model.parameters()):
+        found.append("every parameter is frozen (requires_grad=False), so that nothing is trained")
     return found
 
 
-def compare(recording, model, declaring, inputs):
-    """What differs on these inputs."""
+def compare(recording, model, declaring, inputs, target=None):
+    """What differs on these inputs. target: where they are another number of samples than was recorded."""
     named = dict(recording.model.named_parameters())
     with restored(recording.model), repeatable(recording.model):
         recording.model.train()
-        loss_of = lambda x: recording.loss(x, recording.target)
-        output = recording.first_output(recording.call(inputs))
+        loss_of = lambda x: recording.loss(x, recording.target if target is None else target)
+        output = recording.first_output(recording.call(inputs), len(inputs[0]))
         if output is None:
             return ["the module gives other outputs for the same numbers in another order"]
         loss = loss_of(output)
@@ -191,17 +196,18 @@ def compare(recording, model, declaring, inputs):
             theirs = gradients_of(named.values(), loss)
         except RuntimeError as e:
             return [f"the module's own backward fails: {last_line(e)}"]
-        own = [[w.of(lambda p: p.detach()).clone().requires_grad_() for w in weights] for weights in declaring.weights]
-        made = run_layers(model, own, inputs, loss_of)
-        leaves = [w for weights in own for w in weights]
+        own = [[w.of(lambda p: p.detach()).clone().requires_grad_("frozen" not in layer) for w in weights]
+               for layer, weights in zip(model["layers"], declaring.weights)]
+        made = run_layers(model, own, inputs, loss_of, declaring.part_of_layer)
+        leaves = [w for weights in own for w in weights if w.requires_grad]
         ours = torch.autograd.grad(made[-1], leaves, allow_unused=True)
         ours = iter([torch.zeros_like(w) if g is None else g for w, g in zip(leaves, ours)])
         found = differences_of_outputs(recording, model, declaring, inputs, made, output, loss)
     if found:
         return found
     sums = {id(p): torch.zeros_like(p) for p in named.values()}
-    for weights in declaring.weights:
-        for weight in weights:
+    for layer, weights in zip(model["layers"], declaring.weights):
+        for weight in weights if "frozen" not in layer else []:
             gradient = next(ours)
             parts = gradient.split([p.shape[0] if at is None else at[1] - at[0] for p, at in weight.pieces]) \
                 if len(weight.pieces) > 1 else [gradient]
@@ -219,10 +225,13 @@ def compare(recording, model, declaring, inputs):
 
 
 def differences_of_outputs(recording, model, declaring, inputs, made, output, loss):
-    with torch.no_grad():
-        theirs = replay(recording.operations, dict(zip(recording.inputs, inputs)))
+    theirs = {}
+    if len(inputs[0]) == recording.inputs[0].shape[0]:
+        with torch.no_grad():
+            theirs = replay(recording.operations, dict(zip(recording.inputs, inputs)))
     for layer, value, ours in zip(model["layers"], declaring.values, made):
         if value is not None and value in theirs and distance(theirs[value], ours) > NEAR:
+            declaring.differing = [value.maker]
             return [f"{layer['name']}: its output differs from that of {layer['kind']} by "
                     f"{distance(theirs[value], ours):.2g} of its largest element"]
     ours = made[model["layers"][-1]["inputs"][0]]
@@ -248,6 +257,9 @@ def check(recording, model, declaring, untie=False):
                     found = compare(recording, model, declaring, other_order(inputs))
                 except Exception:  # the model does not take such inputs
                     found = []
+            if not found and declaring.part_of_layer:
+                found = [f"with a sample more: {line}" for line in compare(
+                    recording, model, declaring, one_more(inputs), one_more([recording.target])[0])]
     count = sum(p.numel() for p in recording.model.parameters())
     held = sum(w.of(lambda p: p).numel() for weights in declaring.weights for w in weights)
     if not found and held != count and not untie:
@@ -255,4 +267,4 @@ def check(recording, model, declaring, untie=False):
     if found:
         more = [f"  and {len(found) - 8} more"] if len(found) > 8 else []
         raise Rejection("\n".join(["the layers of the file do not compute what the module computes:",
-                                   *(f"  {line}" for line in found[:8]), *more]))
+                                   *(f"  {line}" for line in found[:8]), *more]), declaring.differing)

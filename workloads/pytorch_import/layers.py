@@ -7,6 +7,7 @@ from torch.nn.utils import parametrize
 from torch.utils import _pytree as tree
 
 from .costs import VIEWS
+from .modules import file_name, parts_of
 from .recording import Rejection, Value
 
 
@@ -158,6 +159,12 @@ class Weight:
         return both if self.shape is None else both.reshape(self.shape)
 
 
+def is_frozen(weights):
+    trained = {p.requires_grad for weight in weights for p, _ in weight.pieces}
+    plain(len(trained) < 2, "some of its parameters are frozen (requires_grad=False) and others are not")
+    return trained == {False}
+
+
 def whole(parameter):
     return Weight([(parameter, None)])
 
@@ -182,9 +189,13 @@ class Declaring:
     """From a recording to the layers of sluice/model/1. weights[k], values[k]: of layer k, its Weights in the module
     and the Value that it makes. unknown: why what was not declared, in order."""
 
-    def __init__(self, recording, untie=False):
+    def __init__(self, recording, untie=False, parts=()):
         self.recording, self.layers, self.notes, self.untie = recording, [], [], untie
         self.weights, self.values, self.unknown = [], [], {}  # unknown: reason -> places
+        self.failed = set()  # ids of the operations that were not declared
+        self.part_of = {id(o): part for part in parts for o in part.operations}
+        self.part_of_layer, self.taken = {}, set()  # by the layer's name; file names
+        self.differing = []  # operations whose layer was found to compute something else
         self.weight_of, self.tied = {}, set()  # by the weight's id: the first layer that has it; those of several
         self.names, self.number_of = set(), {}
         self.inputs, self.constant = [], {}
@@ -192,10 +203,12 @@ class Declaring:
             ids = not v.dtype.is_floating_point
             self.inputs.append({"shape": list(v.shape[1:]), **({"token_ids": True} if ids else {})})
             self.number_of[v] = -1 - i
-            self.attempt(f"input {i}", lambda: self.check_input(v, ids))
+            readers = [o for o in recording.operations if v in o.inputs() and id(o) not in self.part_of]
+            self.attempt(f"input {i}", lambda: self.check_input(v, ids, readers), of=[
+                o for o in readers if ids and o.name != "embedding"])
         self.attention = self.find_attention()
 
-    def check_input(self, v, ids):
+    def check_input(self, v, ids, readers):
         shape = list(v.shape)
         plain(v.shape[0] == self.recording.inputs[0].shape[0],
               f"has the shape {shape}, whose first dimension is not the micro-batch")
@@ -203,17 +216,17 @@ class Declaring:
         plain(len(shape) <= 9, f"has the shape {shape}; Sluice takes 8 dimensions of a sample")
         plain(not ids or v.dtype in (torch.int64, torch.int32) and len(shape) == 2,
               f"has the shape {shape} of {v.dtype}; what is no floating point number is token ids [batch, steps]")
-        readers = [o for o in self.recording.operations if v in o.inputs()]
-        plain(readers, "is read by no layer")
+        plain(any(v in o.inputs() for o in self.recording.operations), "is read by no layer")
         plain(not ids or all(o.name in ("embedding", "size", "__get__") for o in readers),
               "token ids are read by something that is no embedding")
 
-    def attempt(self, where, step, made=()):
-        """Keeps what cannot be declared, so that all of it is named at once."""
+    def attempt(self, where, step, made=(), of=()):
+        """Keeps what cannot be declared, so that all of it is named at once. of: its operations."""
         try:
             step()
         except Rejection as e:
             self.unknown.setdefault(str(e), []).append(where)
+            self.failed.update(map(id, of))
             for v in made:
                 self.number_of.setdefault(v, UNKNOWN)
 
@@ -233,6 +246,8 @@ class Declaring:
         if kind == "PositionEmbedding":
             plain(inputs[0].shape[1] <= fields["steps"], f"a table of {fields['steps']} positions for "
                   f"{inputs[0].shape[1]}")
+        if is_frozen(weights):
+            fields["frozen"] = True
         self.layers.append({"name": name, "kind": kind, "inputs": numbers, **fields})
         self.weights.append(list(weights))
         self.values.append(output)
@@ -312,9 +327,9 @@ class Declaring:
                 "weights": [whole(p) for m in (first.leaf.module, last.leaf.module) for p in (m.weight, m.bias)]})
 
         for o in self.recording.operations:
-            if o.name == "scaled_dot_product_attention" and o.leaf is None:
+            if o.name == "scaled_dot_product_attention" and o.leaf is None and id(o) not in self.part_of:
                 where = ".".join(n for n, _ in o.path[-1:]) or o.name
-                self.attempt(where, lambda: find(o), o.outputs)
+                self.attempt(where, lambda: find(o), o.outputs, [o])
                 if o.outputs[0] in self.number_of:
                     self.skip_parts(o, found)
         return found
@@ -354,28 +369,42 @@ class Declaring:
         return False
 
     def run(self):
-        done = set()
+        done, of_leaf = set(), {}
         for o in self.recording.operations:
+            of_leaf.setdefault(id(o.leaf), []).append(o)
+        for o in self.recording.operations:
+            if id(o) in self.part_of:
+                part = self.part_of[id(o)]
+                if o is part.operations[-1]:
+                    self.attempt(part.name, lambda: self.add_part(part), [part.output])
+                continue
             if id(o) in self.attention:
                 known = self.attention[id(o)]
                 if known is not None:
                     x, fields = known
                     self.attempt(o.leaf.name, lambda: self.add(o.leaf.name, "Attention", [x], o.leaf.result, **fields),
-                                 [o.leaf.result])
+                                 [o.leaf.result], [o])
                 continue
             made = [v for v in o.outputs if v is not None]
             if o.leaf is not None:
                 if id(o.leaf) not in done:
                     done.add(id(o.leaf))
                     self.attempt(f"{o.leaf.name} ({type(o.leaf.module).__name__})", lambda: self.module(o.leaf),
-                                 [v for v in tree.tree_leaves(o.leaf.result) if isinstance(v, Value)])
+                                 [v for v in tree.tree_leaves(o.leaf.result) if isinstance(v, Value)],
+                                 of_leaf[id(o.leaf)])
             elif any(self.depends_on_input(v) for v in made) and any(v not in self.number_of for v in made):
                 known = len(self.unknown)
-                self.attempt(self.label(o), lambda: self.function(o), made)
+                self.attempt(self.label(o), lambda: self.function(o), made, [o])
                 of_unknown = any(self.number_of.get(v) == UNKNOWN for v in o.inputs())
                 if o.name in VIEWS and of_unknown and len(self.unknown) > known:
                     self.unknown.popitem()  # a part of what was named already
         return {"schema": "sluice/model/1", "name": "", "inputs": self.inputs, "layers": self.layers}
+
+    def add_part(self, part):
+        file = file_name(part.name, self.taken)
+        self.add(part.name, "Module", part.inputs, part.output, [whole(v.tensor) for v in part.weights])
+        self.layers[-1].update(part.fields(f"{self.folder}/{file}"))
+        self.part_of_layer[self.layers[-1]["name"]] = part
 
     def module(self, call):
         m, kind = call.module, type(call.module)
@@ -525,23 +554,52 @@ class Declaring:
         return found[0] if len(found) == 1 and len(found[0].shape) >= 2 else None
 
 
-def declared(recording, name, untie=False):
+def declared(recording, name, untie=False, folder=None, differing=()):
     """sluice/model/1, notes, and the Declaring behind it. Throws Rejection with all that Sluice does not know. The
-    recording has its loss. untie: a weight that several layers have becomes several."""
+    recording has its loss. untie: a weight that several layers have becomes several. folder: of the files of Modules,
+    which parts without a layer become (Declaring.part_of_layer); None: they are rejected. differing: operations that
+    are in such a part, too."""
     declaring = Declaring(recording, untie)
-    model = declaring.run()
+    model, notes, failed = declaring.run(), [], set()
+    for o in differing:
+        declaring.attempt(declaring.label(o), lambda: plain(False, "its layer computes something else"), of=[o])
+    while folder is not None and declaring.failed - failed:  # a neighbour of a Module may fail in turn
+        failed |= declaring.failed
+        reasons = dict(declaring.unknown)
+        parts, faults = parts_of(recording, failed, declaring.depends_on_input)
+        if faults:
+            raise Rejection("\n".join(["these parts have no layers in Sluice and cannot be Modules:",
+                                       *lines_of(grouped(faults)), "because of", *lines_of(reasons)]))
+        declaring = Declaring(recording, untie, parts)
+        declaring.folder = folder
+        model = declaring.run()
+        notes = [f"TorchScript stands for {', '.join(p.name for p in parts)}, since Sluice has no layers for these "
+                 "parts:\n" + "\n".join(lines_of(reasons))]
     model["name"] = name
     if declaring.unknown:
-        lines = []
-        for reason, places in declaring.unknown.items():
-            more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-            lines.append(f"  {', '.join(places[:3])}{more}: {reason}")
-        raise Rejection("\n".join(["Sluice has no layers for these parts (--costs takes any):", *lines]))
+        raise Rejection("\n".join(["Sluice has no layers for these parts (--costs takes any):",
+                                   *lines_of(declaring.unknown)]))
     if not declaring.layers or declaring.layers[-1]["kind"] not in ("CrossEntropyLoss", "MseLoss"):
         raise Rejection("a model that trains ends in a loss; give --loss cross_entropy or mse")
-    own, notes = {}, declaring.notes
+    own = {}
+    notes += declaring.notes
     for parameter, tensor in recording.model.named_parameters(remove_duplicate=False):
         own.setdefault(id(tensor), []).append(parameter)
     notes += [f"one parameter under several names becomes several: {', '.join(names)}"
               for tensor, names in own.items() if len(names) > 1 and tensor not in declaring.tied]
     return model, sorted(set(notes), key=notes.index), declaring
+
+
+def grouped(faults):
+    found = {}
+    for where, reason in faults:
+        found.setdefault(reason, []).append(where)
+    return found
+
+
+def lines_of(unknown):
+    lines = []
+    for reason, places in unknown.items():
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        lines.append(f"  {', '.join(places[:3])}{more}: {reason}")
+    return lines

@@ -82,6 +82,22 @@ def frozen():
     return m, X()
 
 
+def part_frozen():
+    m = Net(chain, **mlp())
+    m.a.weight.requires_grad_(False)
+    return m, X()
+
+
+def all_frozen():
+    return Net(chain, **mlp()).requires_grad_(False), X()
+
+
+def frozen_part():
+    m = Net(lambda m, x: m.b(m.n(m.a(x))), a=nn.Linear(8, 16), n=nn.GroupNorm(4, 16), b=nn.Linear(16, 4))
+    m.n.requires_grad_(False)
+    return m, X()
+
+
 def detach():
     return Net(lambda m, x: m.c(torch.relu(m.b(torch.relu(m.a(x)).detach()))), **mlp()), X()
 
@@ -338,7 +354,8 @@ def autocast():
 
 
 def decides():
-    return Net(lambda m, x: m.c(m.b(m.a(x)) if x[0, 0] > 0 else torch.relu(m.b(m.a(x)))), **mlp()), torch.randn(64, 8)
+    return Net(lambda m, x: m.c(m.b(m.a(x)) if x[0, 0] > -0.9 else torch.relu(m.b(m.a(x)))), **mlp()), \
+        torch.linspace(-1, 1, 512).view(64, 8)
 
 
 def bn3d():
@@ -489,3 +506,30 @@ def meta():
 
 def raises():
     return Net(lambda m, x: m.nope(x)), X()
+
+
+class Gated(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.drop = nn.GroupNorm(4, width), nn.Dropout(0.2)
+        self.up, self.gate, self.down = nn.Linear(width, 24), nn.Linear(width, 24), nn.Linear(24, width)
+
+    def forward(self, x):
+        y = self.norm(x.transpose(1, 2)).transpose(1, 2)
+        return x + self.drop(self.down(self.up(y) * F.hardswish(self.gate(y))))
+
+
+class Statistics(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width)
+
+    def forward(self, x):
+        return F.softplus(self.norm(x.transpose(1, 2)).transpose(1, 2))
+
+
+def gated():
+    """harness/tests/data/modules: `import_pytorch.py models_for_tests.py:gated --layers gated.json`."""
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Embedding(20, 16, padding_idx=0), Gated(16), nn.Linear(16, 16), nn.ReLU(), Gated(16),
+                         Statistics(16), nn.Linear(16, 20)), torch.randint(0, 20, (4, 6))

@@ -11,7 +11,11 @@ CONTAINERS = (nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.Transform
 
 
 class Rejection(Exception):
-    """What cannot be imported, in words."""
+    """What cannot be imported, in words. operations: those whose layer does not compute what they do."""
+
+    def __init__(self, words, operations=()):
+        super().__init__(words)
+        self.operations = operations
 
 
 def last_line(error):
@@ -120,16 +124,30 @@ def out_of_place(function, kwargs):
     return on_a_copy(function), kwargs
 
 
+def on_device(tensor, of):
+    """Without an operation where it is there already: a trace would name the device for ever."""
+    return tensor if tensor.device == of.device else tensor.to(of.device)
+
+
 class Dropouts(torch.overrides.TorchFunctionMode):
-    """Dropout with a mask that depends on the shape and the probability only, and none inside attention: so a module
-    and its import drop the same elements, in whatever order they run."""
+    """Dropout (and stochastic depth) with a mask that depends on the shape and the probability only, and none inside
+    attention: so a module and its import drop the same elements, in whatever order they run."""
 
     WHOLE_CHANNELS = {"dropout1d", "dropout2d", "dropout3d", "feature_dropout"}
     NAMES = WHOLE_CHANNELS | {"dropout"}
 
+    def uniform(self, shape, probability):
+        """Numbers from 0 to 1."""
+        generator = torch.Generator().manual_seed(hash((tuple(map(int, shape)), probability)) % 2**31)
+        return torch.rand(tuple(shape), generator=generator)
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "").rstrip("_")
+        if name == "bernoulli" and len(args) == 2 and isinstance(args[1], float):
+            x, p = args
+            drawn = on_device(self.uniform(x.shape, p) < p, x).to(x.dtype)
+            return x.copy_(drawn) if function.__name__ == "bernoulli_" else drawn
         if name in self.NAMES:
             given = dict(zip(("x", "p", "training"), args))
             x = given.get("x", kwargs.get("input"))
@@ -138,8 +156,7 @@ class Dropouts(torch.overrides.TorchFunctionMode):
             if not training or p == 0:
                 return x.view_as(x)
             shape = x.shape[:2] + (1,) * (x.dim() - 2) if name in self.WHOLE_CHANNELS else x.shape
-            generator = torch.Generator().manual_seed(hash((tuple(shape), p)) % 2**31)
-            keep = (torch.rand(shape, generator=generator) >= p).to(x.device)
+            keep = on_device(self.uniform(shape, p) >= p, x)
             return x * (keep.to(x.dtype) / max(1 - p, 1e-9))
         if name == "scaled_dot_product_attention":
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
@@ -205,7 +222,8 @@ class Recorder(torch.overrides.TorchFunctionMode):
             return
         path = [(name, number) for name, number, module in self.stack if name and not isinstance(module, CONTAINERS)]
         operation = Operation(function, args, kwargs, path, self.leaf, Settings(self.device), self.region)
-        if any(v.kind in ("input", "made", "parameter") for v in operation.inputs()):
+        is_random = operation.name == "bernoulli" or operation.name in Dropouts.NAMES
+        if is_random or any(v.kind in ("input", "made", "parameter") for v in operation.inputs()):
             for t in leaves:
                 value = None
                 if isinstance(t, torch.Tensor):
@@ -306,10 +324,11 @@ class Recording:
         self.loss = None  # of the first output; its targets
         self.target = None
 
-    def first_output(self, result):
-        """Of the model's result: the tensor that the loss reads."""
+    def first_output(self, result, samples=None):
+        """Of the model's result: the tensor that the loss reads. samples: other than were recorded."""
+        shape = (self.first.shape[0] if samples is None else samples, *self.first.shape[1:])
         return next((t for t in tree.tree_leaves(result) if isinstance(t, torch.Tensor) and
-                     t.dtype.is_floating_point and t.shape == self.first.shape), None)
+                     t.dtype.is_floating_point and t.shape == shape), None)
 
 
 def needed(operations, outputs):
@@ -386,7 +405,11 @@ def record(model, inputs, keywords=None, autocast=None):
     """One eager forward, in training mode. autocast: the dtype of torch.autocast around it; None: none."""
     model = unwrapped(model)
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    inputs, call = call_of(model, inputs, keywords or {}, autocast)
+    return record_call(model, *call_of(model, inputs, keywords or {}, autocast))
+
+
+def record_call(model, inputs, call):
+    """The same of call(inputs), which runs the model on these tensors."""
     torch.compiler.set_stance("force_eager")
     with restored(model):
         model.train()

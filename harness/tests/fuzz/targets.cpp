@@ -27,6 +27,7 @@
 #include "harness/model/cost_graph.h"
 #include "harness/model/kernel_times.h"
 #include "harness/model/load_interference.h"
+#include "harness/model/module_file.h"
 #include "harness/model/module_stages.h"
 #include "harness/model/pipeline_layout.h"
 #include "harness/model/throttle.h"
@@ -126,6 +127,16 @@ void read_a_workload(std::string_view bytes, const std::string& folder) {
     stage_stash(w.model, shapes, layers, w.batch / w.microbatches, storage);
     live_bytes(w.model, shapes, layers, w.batch / w.microbatches, storage);
   }
+}
+
+// A model file and the file of its Modules, m.pt.
+void read_module(std::string_view bytes, const std::string& folder) {
+  const auto [model, module] = two_files(bytes);
+  put(folder, "m.pt", module);
+  const Workload w = read_workload(put(folder, "workload.json", model), "fuzz");
+  for (const LayerSpec& layer : w.model.layers)
+    if (std::holds_alternative<Module>(layer.kind)) read_module_file(layer);
+  require_module_files(w.model);
 }
 
 void read_operators(std::string_view bytes, const std::string& folder) {
@@ -300,6 +311,7 @@ std::span<const FuzzTarget> fuzz_targets() {
                                               {"cost_graph", read_cost_graph},
                                               {"profile", read_profile},
                                               {"workload", read_a_workload},
+                                              {"module", read_module},
                                               {"operators", read_operators},
                                               {"pipeedge", read_pipeedge},
                                               {"stages", read_stages},

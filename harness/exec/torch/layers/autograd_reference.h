@@ -190,6 +190,7 @@ struct ReferenceLayer {
   at::Tensor operator()(const Multiply&) const { return x[0] * x[1]; }
   at::Tensor operator()(const Concat& k) const { return torch::cat(x, k.axis + 1); }
   at::Tensor operator()(const Flatten&) const { return x[0].flatten(1); }
+  at::Tensor operator()(const Module&) const { throw std::logic_error("a Module is its own reference"); }
   at::Tensor operator()(const CrossEntropyLoss&) const {
     if (x[0].dim() == 2) return torch::nn::functional::cross_entropy(x[0], target);
     at::Tensor sum = torch::zeros({}, x[0].options());

@@ -71,4 +71,7 @@ class Layer {
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> input_shapes, int index_in_model,
                                   const at::TensorOptions& options);
 
+// The weights in the file of a layer that is a Module, in fp32 on the CPU. Throws InputError as make_layer() does.
+std::vector<at::Tensor> stored_weights(const LayerSpec& layer);
+
 }  // namespace sluice

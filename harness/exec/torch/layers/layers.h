@@ -39,6 +39,9 @@ std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Multiply& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
+// Reads the file of the layer's Module. Throws InputError: that is missing or other than declared, or a type of numbers
+// that TorchScript of fp32 does not compute in.
+std::unique_ptr<Layer> make_module(const LayerSpec& layer, int index_in_model, const at::TensorOptions& options);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const MseLoss& spec);

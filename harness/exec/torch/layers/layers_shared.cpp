@@ -100,6 +100,8 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> 
           return make(kind, options);
         } else if constexpr (std::is_same_v<Kind, Dropout>) {
           return make(kind, index_in_model);
+        } else if constexpr (std::is_same_v<Kind, Module>) {
+          return make_module(spec, index_in_model, options);
         } else if constexpr (std::is_same_v<Kind, Concat> || std::is_same_v<Kind, Flatten> ||
                              std::is_same_v<Kind, CrossEntropyLoss>) {
           return make(kind, input_shapes);

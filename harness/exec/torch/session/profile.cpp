@@ -81,9 +81,8 @@ CostGraph measure(const ModelGraph& model, std::int64_t micro_batch, int repeats
       input_shapes.push_back(from_model ? model.inputs[source].shape : shapes[source]);
       const bool tokens = from_model && model.inputs[source].is_token_ids;
       // No padding: the work is that of the declared length. Rows of a table from all over it.
-      const auto* table = std::get_if<Embedding>(&spec.kind);
-      inputs.push_back(tokens ? at::randint(1, std::max<std::int64_t>(table ? table->vocabulary : 0, 2),
-                                            batched(micro_batch, input_shapes.back()), generator, at::kLong)
+      const std::int64_t ids = tokens ? std::max<std::int64_t>(vocabulary(model, static_cast<int>(source)), 2) : 0;
+      inputs.push_back(tokens ? at::randint(1, ids, batched(micro_batch, input_shapes.back()), generator, at::kLong)
                               : at::randn(batched(micro_batch, input_shapes.back()), generator, on_host));
       inputs.back() = inputs.back().to(options.device());
       needs.push_back(!from_model);

@@ -8,16 +8,6 @@
 
 namespace sluice {
 
-// Of the smallest embedding that reads the input: every token id below it is valid.
-static std::int64_t vocabulary(const ModelGraph& model, std::size_t input) {
-  std::int64_t smallest = INT64_MAX;
-  for (const LayerSpec& layer : model.layers)
-    if (const auto* table = std::get_if<Embedding>(&layer.kind);
-        table && layer.inputs[0] == -1 - static_cast<int>(input))
-      smallest = std::min(smallest, table->vocabulary);
-  return smallest;
-}
-
 SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t samples, const at::TensorOptions& options) {
   if (samples < 1) throw std::logic_error("a session without a feed needs synthetic_batch");
   const auto with_batch = [&](const Shape& shape) {
@@ -31,7 +21,8 @@ SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t sample
   const auto draw = [&](std::size_t i) {
     const ModelInput& input = model.inputs[i];
     if (!input.is_token_ids) return at::randn(with_batch(input.shape), generator, at::kFloat).to(options.dtype());
-    const std::int64_t words = vocabulary(model, i), first = std::min<std::int64_t>(1, words - 1);  // 0 is padding
+    const std::int64_t words = vocabulary(model, static_cast<int>(i)),
+                       first = std::min<std::int64_t>(1, words - 1);  // 0 is padding
     return at::randint(first, words, with_batch(input.shape), generator, at::kLong);
   };
   batch.features.push_back(draw(0));

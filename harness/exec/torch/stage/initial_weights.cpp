@@ -19,6 +19,7 @@ at::Tensor draw(const ParameterSpec& parameter, at::Generator& generator) {
     case ParameterSpec::Init::ones:
       return values.fill_(1);
     case ParameterSpec::Init::zeros:
+    case ParameterSpec::Init::stored:
       break;
   }
   return values.zero_();
@@ -34,6 +35,11 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
     const LayerSpec& layer = model.layers[i];
     const int block = layer.block < 0 ? static_cast<int>(i) : layer.block;
     std::vector<at::Tensor>& weights = result.emplace_back();
+    if (std::holds_alternative<Module>(layer.kind)) {
+      for (const at::Tensor& weight : stored_weights(layer))
+        weights.push_back(weight.to(options, false, /*copy=*/true));
+      continue;
+    }
     // As in PyTorch, where a module draws a weight before it is tied to another's.
     for (const ParameterSpec& parameter : parameters(untied(layer))) {
       auto found = generators.find(block);

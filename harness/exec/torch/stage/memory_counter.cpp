@@ -10,6 +10,8 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 namespace sluice {
 
@@ -77,6 +79,7 @@ namespace {
 
 thread_local MemoryCounters* current_counters = nullptr;
 thread_local MemoryKind current_kind = MemoryKind::buffers;
+thread_local std::unordered_set<const void*>* allocated = nullptr;  // of the thread's Allocated
 
 constexpr std::size_t kHeader = 64;  // keeps the data aligned to a cache line, as torch's own allocator does
 
@@ -93,6 +96,7 @@ void free_data(void* data) {
   if (!data) return;
   Block* block = block_of(data);
   if (block->counters) block->counters->remove(block->kind, block->bytes);
+  if (allocated) allocated->erase(data);
   std::free(block);
 }
 
@@ -108,6 +112,7 @@ class CountingAllocator : public c10::Allocator {
     auto* block = new (base) Block{counters, static_cast<std::int64_t>(bytes), current_kind};
     if (block->counters) block->counters->add(block->kind, block->bytes);
     void* data = static_cast<char*>(base) + kHeader;
+    if (allocated && counters) allocated->insert(data);
     return {data, data, &free_data, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_data; }
@@ -132,6 +137,7 @@ void note_gpu_allocation(const void* data, std::int64_t bytes) {
   MemoryCounters* counters = current_counters && current_counters->of_gpu() ? current_counters : nullptr;
   const std::lock_guard lock(gpu_mutex);
   gpu_blocks[data] = {counters, bytes, current_kind};
+  if (allocated && counters) allocated->insert(data);
   if (counters) counters->add(current_kind, bytes);
 }
 
@@ -140,6 +146,7 @@ void note_gpu_release(const void* data) {
   const auto block = gpu_blocks.find(data);
   if (block == gpu_blocks.end()) return;  // from before it was followed
   if (block->second.counters) block->second.counters->remove(block->second.kind, block->second.bytes);
+  if (allocated) allocated->erase(data);
   gpu_blocks.erase(block);
 }
 
@@ -165,6 +172,21 @@ MemoryScope::MemoryScope(MemoryCounters* counters, MemoryKind kind)
 MemoryScope::~MemoryScope() {
   current_counters = before_;
   current_kind = kind_before_;
+}
+
+Allocated::Allocated() { allocated = new std::unordered_set<const void*>; }
+Allocated::~Allocated() { delete std::exchange(allocated, nullptr); }
+
+void Allocated::keep(const at::Tensor& output) {
+  allocated->erase(output.storage().data());
+  const bool of_gpu = current_counters && current_counters->of_gpu();
+  const std::lock_guard lock(gpu_mutex);
+  for (const void* data : *allocated) {
+    const auto on_gpu = of_gpu ? gpu_blocks.find(data) : gpu_blocks.end();
+    Block* const block =
+        of_gpu ? (on_gpu == gpu_blocks.end() ? nullptr : &on_gpu->second) : block_of(const_cast<void*>(data));
+    if (block && block->kind == MemoryKind::buffers) move_block(*block, block->counters, MemoryKind::activations);
+  }
 }
 
 static Block* block_of(const at::Tensor& tensor) {

@@ -75,6 +75,17 @@ class MemoryScope {
   MemoryKind kind_before_;
 };
 
+// What this thread allocates while it lives. Does not nest.
+class Allocated {
+ public:
+  Allocated();
+  ~Allocated();
+  Allocated(const Allocated&) = delete;
+  // What of it is not freed yet, but for the storage of the output, counts as activations if it counts as buffers: what
+  // autograd keeps of operations, out of reach of recount().
+  void keep(const at::Tensor& output);
+};
+
 // Counts the storage of a tensor for another rank or kind from now on (a received message, a version that is no longer
 // the newest).
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/exec/torch/layers/divided_product.h"
+#include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/model/cost_graph.h"
 #include "harness/pipeline/gradient_buckets.h"
 
@@ -41,6 +42,7 @@ struct StageModule::Impl {
     std::vector<bool> needs_input;                   // gradients wanted of it
     bool may_overwrite = false;
     bool is_loss = false;
+    bool hides_stash = false;   // what it keeps is autograd's
     bool joins_chunks = false;  // a later chunk of the sequence reads what it keeps
     bool learns = false;        // it has weights, its own or a tied one, that are trained
     bool drops_input = false;   // frozen: the input that it keeps first would be for W only
@@ -168,6 +170,7 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
       if (!input_shapes.empty()) impl.first_input = input_shapes.front();
     }
     step.is_loss = is_loss(spec.kind);
+    step.hides_stash = std::holds_alternative<Module>(spec.kind);
     step.joins_chunks = std::holds_alternative<Attention>(spec.kind);
     step.may_overwrite = in_place[impl.steps.size()];
     for (ParameterSpec& parameter : sluice::parameters(spec)) {
@@ -239,7 +242,10 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
     const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::forward, i));
     const std::span<const at::Tensor> in = impl.inputs_of(step);
     if (step.is_loss && prediction) *prediction = in[0];
+    std::optional<Allocated> allocated;
+    if (step.hides_stash && kept) allocated.emplace();
     at::Tensor y = step.layer->forward(in, impl.of_step(weights, step), target, mode, step.may_overwrite, kept);
+    if (allocated) allocated->keep(y);
     if (step.drops_input && kept) kept->kept.front().reset();
     if (step.is_loss && loss) *loss = y;
     impl.gathered.clear();
