@@ -61,8 +61,7 @@ const ChoiceOption<Rule> rule_option("rule",
 const ChoiceOption<Variant> variant_option(
     "variant",
     "whole (whole backwards), zero_bubble (weight gradients apart: PyTorch's ScheduleInterleavedZeroBubble) or "
-    "combined "
-    "(a forward and a backward as an overlapped pair: Megatron-Core's combined 1F1B)",
+    "combined (a forward and a backward as an overlapped pair: Megatron-Core's combined 1F1B)",
     {{"whole", Variant::whole}, {"zero_bubble", Variant::zero_bubble}, {"combined", Variant::combined}});
 
 bool is_combined(const Options& options) { return variant_option(options) == Variant::combined; }
@@ -110,42 +109,38 @@ int warm_up(const ScheduleProblem& problem, const Options& options, int rank) {
   return std::min(before + 2 * (p - 1 - rank), m * v);
 }
 
-Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& options) {
+OpRule rule_of_ops(const ScheduleProblem& problem, const Options& options) {
   const int p = problem.ranks, m = problem.microbatches, v = problem.chunks(), group = group_of(problem, options);
   require_even_groups(p, m, options);
-  // The rank's k-th op of a kind: which of its stages, and of which micro-batch.
-  const auto chunk_and_micro = [&](int k) {
-    const int first = k / (group * v) * group, size = std::min(group, m - first), place = k - first * v;
-    return std::pair(place / size, first + place % size);
+  const bool split = variant_option(options) == Variant::zero_bubble;
+  std::vector<int> before;
+  for (int r = 0; r < p; ++r) before.push_back(warm_up(problem, options, r));
+  const auto op = [=](int r, std::int64_t k) {
+    const int forwards = before[static_cast<std::size_t>(r)];
+    const orders::Turn turn = split ? orders::one_forward_one_backward_split(k, m * v, forwards, r)
+                                    : orders::one_forward_one_backward(k, m * v, forwards);
+    // The rank's op of that number: which of its stages, and of which micro-batch.
+    const int number = static_cast<int>(turn.number), first = number / (group * v) * group;
+    const int size = std::min(group, m - first), place = number - first * v, round = place / size;
+    const int chunk = turn.kind == OpKind::forward ? round : v - 1 - round;
+    return Op{turn.kind, StageId(chunk * p + r), Micro(first + place % size)};
   };
-  Schedule schedule = empty_schedule(problem);
-  for (int r = 0; r < p; ++r) {
+  return {op, (split ? 3LL : 2LL) * m * v};
+}
+
+Schedule interleaved_schedule(const ScheduleProblem& problem, const Options& options) {
+  Schedule schedule = orders::by_rule(problem, rule_of_ops(problem, options));
+  if (!is_combined(options)) return schedule;
+  for (int r = 0; r < problem.ranks; ++r) {
     auto& ops = schedule.ranks[r];
-    const int before = warm_up(problem, options, r);
-    int weight_gradients = 0;
-    const auto stage_of_backward = [&](int chunk) { return (v - 1 - chunk) * p + r; };
-    const auto weight_gradient = [&] {
-      const auto [chunk, micro] = chunk_and_micro(weight_gradients++);
-      ops.push_back(weight_gradient_op(stage_of_backward(chunk), micro));
-    };
-    const auto forward = [&](int k) {
-      const auto [chunk, micro] = chunk_and_micro(k);
-      ops.push_back(forward_op(chunk * p + r, micro));
-      ops.back().overlapped = is_combined(options) && k >= before;
-    };
-    const auto backward = [&](int k) {
-      const auto [chunk, micro] = chunk_and_micro(k);
-      if (variant_option(options) != Variant::zero_bubble) {
-        ops.push_back(backward_op(stage_of_backward(chunk), micro));
-        return;
-      }
-      ops.push_back(input_gradient_op(stage_of_backward(chunk), micro));
-      if (k >= r) weight_gradient();
-    };
-    orders::one_forward_one_backward(m * v, before, forward, backward);
-    while (variant_option(options) == Variant::zero_bubble && weight_gradients < m * v) weight_gradient();
+    for (std::size_t k = warm_up(problem, options, r); k < ops.size(); ++k)
+      ops[k].overlapped = ops[k].kind == OpKind::forward;
   }
   return schedule;
+}
+
+OpRule interleaved_rule(const ScheduleProblem& problem, const Options& options) {
+  return is_combined(options) ? OpRule() : rule_of_ops(problem, options);
 }
 
 Theory interleaved_theory(const ScheduleProblem& problem, const Options& options) {
@@ -174,6 +169,7 @@ extern const System interleaved_1f1b = {
                 training_only(new_option(variant_option.spec())), group_option},
     .chunks = given_chunks,
     .schedule = interleaved_schedule,
+    .op_rule = interleaved_rule,
     .weights = flush_with_recompute,
     .theory = interleaved_theory,
     .pairs = is_combined,

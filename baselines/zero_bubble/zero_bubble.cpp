@@ -59,22 +59,20 @@ Plan zero_bubble_plan(const Problem& problem, const Options& options) {
 }
 
 // variant=h1 with h = 1, h2 with h = 2.
-Schedule h1_or_h2(const ScheduleProblem& problem, int h) {
-  Schedule schedule = empty_schedule(problem);
-  const int p = problem.ranks, m = problem.microbatches;
-  for (int s = 0; s < p; ++s) {
-    auto& ops = schedule.ops(problem.rank_of(s));
-    int weight_gradients = 0;
-    const auto weight_gradient = [&] { ops.push_back(weight_gradient_op(s, weight_gradients++)); };
-    orders::one_forward_one_backward(
-        m, std::min(h * (p - 1 - s), m), [&](int i) { ops.push_back(forward_op(s, i)); },
-        [&](int i) {
-          ops.push_back(input_gradient_op(s, i));
-          if (i >= h * s) weight_gradient();
-        });
-    while (weight_gradients < m) weight_gradient();
-  }
-  return schedule;
+OpRule h1_or_h2_rule(const ScheduleProblem& problem, int h) {
+  const auto op = [p = problem.ranks, m = problem.microbatches, h](int s, std::int64_t k) {
+    const orders::Turn turn = orders::one_forward_one_backward_split(k, m, std::min(h * (p - 1 - s), m), h * s);
+    return Op{turn.kind, StageId(s), Micro(static_cast<int>(turn.number))};
+  };
+  return {op, 3LL * problem.microbatches};
+}
+
+Schedule h1_or_h2(const ScheduleProblem& problem, int h) { return orders::by_rule(problem, h1_or_h2_rule(problem, h)); }
+
+OpRule zero_bubble_rule(const ScheduleProblem& problem, const Options& options) {
+  const Variant variant = variant_option(options);
+  if (variant != Variant::h1 && variant != Variant::h2) return {};
+  return h1_or_h2_rule(problem, variant == Variant::h1 ? 1 : 2);
 }
 
 // Rank r, with its stages 0 (going down) and 1 (coming back):
@@ -160,6 +158,7 @@ extern const System zero_bubble = {
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = zero_bubble_plan,
     .schedule = zero_bubble_schedule,
+    .op_rule = zero_bubble_rule,
     .theory = zero_bubble_theory,
 };
 

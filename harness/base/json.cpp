@@ -38,13 +38,15 @@ json to_library(const Json& value) {
   return nullptr;
 }
 
+}  // namespace
+
 // Builds the value from the events of nlohmann's parser, and stops it at what it would let pass: a key twice, and
 // nesting that a recursive reader cannot follow.
-class Builder : public json::json_sax_t {
+class JsonBuilder : public json::json_sax_t {
  public:
-  explicit Builder(std::string_view left_out = {}) : left_out_(left_out) {}
+  explicit JsonBuilder(std::string_view left_out = {}) : left_out_(left_out) {}
   // Gives the elements of the outermost array, or of this member of the outermost object, to on_element.
-  Builder(std::string_view given, const Json::OnElement& on_element) : given_(given), on_element_(&on_element) {}
+  JsonBuilder(std::string_view given, const Json::OnElement& on_element) : given_(given), on_element_(&on_element) {}
 
   Json result;
   std::string rejection;  // what is wrong; empty: nothing
@@ -65,13 +67,13 @@ class Builder : public json::json_sax_t {
 
   bool key(std::string& name) override {
     if (left_out_depth_ > 0) return true;
-    if (!is_in_element() && open_.back()->contains(name)) {
-      rejection = "stands twice in one object";
-      pointer = place() + "/" + name;
-      return false;
-    }
-    key_ = std::move(name);
-    return true;
+    auto& object = std::get<Json::Object>(open_.back().value->value_);
+    const std::size_t members = object.size();
+    member_ = &*object.try_emplace(object.end(), std::move(name));  // most files have their keys in order
+    if (object.size() > members || is_in_element()) return true;
+    rejection = "stands twice in one object";
+    pointer = place() + "/" + member_->first;
+    return false;
   }
 
   bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
@@ -84,37 +86,42 @@ class Builder : public json::json_sax_t {
   }
 
  private:
-  Json* add(Json value) {
-    if (open_.empty()) {
-      result = std::move(value);
-      return &result;
-    }
-    if (open_.back()->is_array()) {
-      open_.back()->push_back(std::move(value));
-      return &*(open_.back()->end() - 1);
-    }
-    Json& member = (*open_.back())[key_];
-    member = std::move(value);
-    return &member;
+  using Member = Json::Object::value_type;
+  struct Open {
+    Json* value;
+    const Member* member;  // that it is, of the object before; none: it is no member
+  };
+
+  template <class Value>
+  Json* add(Value&& value) {
+    if (open_.empty()) return &(result = Json(std::forward<Value>(value)));
+    if (auto* array = std::get_if<Json::Array>(&open_.back().value->value_))
+      return &array->emplace_back(std::forward<Value>(value));
+    return &(member_->second = Json(std::forward<Value>(value)));
   }
-  bool is_left_out() const { return open_.size() == 1 && !left_out_.empty() && key_ == left_out_; }
+  bool is_left_out() const {
+    return !left_out_.empty() && open_.size() == 1 && open_[0].value->is_object() && member_->first == left_out_;
+  }
   template <class Value>
   bool put(Value&& value) {
     if (left_out_depth_ > 0) return true;
-    add(is_left_out() ? Json::array() : Json(std::forward<Value>(value)));
+    if (is_left_out())
+      add(Json::array());
+    else
+      add(std::forward<Value>(value));
     give_element();
     return true;
   }
   // An array whose elements are given away is open, and they stand in it.
   bool has_elements(std::size_t depth) const {
-    if (!on_element_ || depth >= open_.size() || !open_[depth]->is_array()) return false;
-    return depth == 0 || (depth == 1 && open_[0]->is_object() && keys_[1] == given_);
+    if (!on_element_ || depth >= open_.size() || !open_[depth].value->is_array()) return false;
+    return depth == 0 || (depth == 1 && open_[1].member && open_[1].member->first == given_);
   }
   bool is_in_element() const { return (has_elements(0) && open_.size() > 1) || (has_elements(1) && open_.size() > 2); }
   void give_element() {
     if (open_.empty() || !has_elements(open_.size() - 1)) return;
-    (*on_element_)(given_elements_++, open_.back()->back());
-    open_.back()->erase(0);
+    (*on_element_)(given_elements_++, open_.back().value->back());
+    open_.back().value->erase(0);
   }
   bool open(Json value) {
     if (left_out_depth_ > 0 || is_left_out()) {
@@ -125,8 +132,8 @@ class Builder : public json::json_sax_t {
       rejection = "is nested deeper than " + std::to_string(Json::kMaxNesting) + " levels";
       return false;
     }
-    keys_.push_back(key_);
-    open_.push_back(add(std::move(value)));
+    const bool is_member = !open_.empty() && open_.back().value->is_object();
+    open_.push_back({add(std::move(value)), is_member ? member_ : nullptr});
     return true;
   }
   bool close() {
@@ -135,27 +142,27 @@ class Builder : public json::json_sax_t {
       return true;
     }
     open_.pop_back();
-    keys_.pop_back();
     give_element();
     return true;
   }
   std::string place() const {  // of the innermost open value
     std::string text;
     for (std::size_t i = 1; i < open_.size(); ++i)
-      text += "/" + (open_[i - 1]->is_array() ? std::to_string(open_[i - 1]->size() - 1) : keys_[i]);
+      text += "/" + (open_[i].member ? open_[i].member->first : std::to_string(open_[i - 1].value->size() - 1));
     return text;
   }
 
   // The values that are not yet closed, from the outermost. Only the innermost grows, so that the pointers stay valid.
-  std::vector<Json*> open_;
-  std::vector<std::string> keys_;  // under which each of them stands in the one before
-  std::string key_;                // of the next member
-  std::string_view left_out_;      // of the outermost object
-  int left_out_depth_ = 0;         // arrays and objects of it that are open
+  std::vector<Open> open_;
+  Member* member_ = nullptr;   // whose value comes next, of the innermost object
+  std::string_view left_out_;  // of the outermost object
+  int left_out_depth_ = 0;     // arrays and objects of it that are open
   std::string_view given_;
   const Json::OnElement* on_element_ = nullptr;
   std::size_t given_elements_ = 0;
 };
+
+namespace {
 
 bool is_negative(const Json& integer) { return !integer.is_number_unsigned() && integer.get<std::int64_t>() < 0; }
 
@@ -214,7 +221,7 @@ Json Json::object() {
   return result;
 }
 
-static Json built(std::string_view text, const std::string& where, Builder&& builder) {
+static Json built(std::string_view text, const std::string& where, JsonBuilder&& builder) {
   if (json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.result);
   if (builder.byte == 0)
     throw InputError(where + (builder.pointer.empty() ? "" : ": " + builder.pointer), builder.rejection);
@@ -227,15 +234,15 @@ static Json built(std::string_view text, const std::string& where, Builder&& bui
                    "look at or before this place");
 }
 
-Json Json::parse(std::string_view text, const std::string& where) { return built(text, where, Builder()); }
+Json Json::parse(std::string_view text, const std::string& where) { return built(text, where, JsonBuilder()); }
 
 Json Json::parse_elements(std::string_view text, const std::string& where, std::string_view member,
                           const OnElement& on_element) {
-  return built(text, where, Builder(member, on_element));
+  return built(text, where, JsonBuilder(member, on_element));
 }
 
 std::optional<Json> Json::parse_if_json(std::string_view text, std::string_view left_out) {
-  Builder builder(left_out);
+  JsonBuilder builder(left_out);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
   return std::move(builder.result);
 }

@@ -166,6 +166,8 @@ class Json {
   friend std::ostream& operator<<(std::ostream& out, const Json& value);
 
  private:
+  friend class JsonBuilder;  // json.cpp: what the parser calls
+
   struct Boolean {
     bool value;
   };

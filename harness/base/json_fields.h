@@ -241,7 +241,7 @@ class FieldReader {
   template <class T>
   void or_empty(const char* name, std::optional<T>& member, const FieldForm& /*form*/ = {}) {
     JsonReader object = in_.object(name);
-    if (!object.keys().empty()) member = read_fields<T>(object, unknown_);
+    if (object.size() > 0) member = read_fields<T>(object, unknown_);
   }
   template <class T>
   void or_null(const char* name, std::vector<T>& member, const FieldForm& form = {}) {

@@ -1,10 +1,13 @@
 #include "harness/base/json_reader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -63,8 +66,12 @@ void JsonReader::wrong_type(const std::string& key, const std::string& expected,
 
 const Json* JsonReader::find(const std::string& key) {
   if (json_->is_object()) {
-    asked_.insert(key);
-    return json_->find(key);
+    const Json* member = json_->find(key);
+    if (!member)
+      absent_.push_back(key);
+    else if (asked_.empty() || asked_.back() != member)
+      asked_.push_back(member);
+    return member;
   }
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
@@ -145,8 +152,9 @@ std::optional<double> JsonReader::any_number_or_null(const std::string& key) {
 std::int64_t JsonReader::whole(const std::string& key, std::int64_t least, std::int64_t most) {
   const Json& value = raw(key);
   if (!value.is_number_integer()) wrong_type(key, "an integer", value);
-  const bool above = Json(most) < value;  // also what does not fit 64 bits with a sign
-  if (above) fail(key, value.dump() + " is too large", "must be at most " + std::to_string(most));
+  const bool unsigned_above = value.is_number_unsigned() && std::cmp_greater(value.get<std::uint64_t>(), most);
+  if (unsigned_above || (!value.is_number_unsigned() && value.get<std::int64_t>() > most))
+    fail(key, value.dump() + " is too large", "must be at most " + std::to_string(most));
   const auto number = value.get<std::int64_t>();
   if (number < least) fail(key, "is " + value.dump(), "must be at least " + std::to_string(least));
   return number;
@@ -208,10 +216,16 @@ int JsonReader::size() const { return static_cast<int>(json_->size()); }
 
 void JsonReader::no_other_keys(const std::string& advice) const {
   if (!json_->is_object()) return;
-  for (const std::string& key : keys()) {
-    if (asked_.contains(key)) continue;
-    const std::vector<std::string> known(asked_.begin(), asked_.end());
-    fail(key, "unknown key '" + key + "'", advice.empty() ? suggestion(key, known) : advice);
+  std::vector<const Json*> asked = asked_;
+  std::ranges::sort(asked);
+  const auto known = [&](const Json& member) { return std::ranges::binary_search(asked, &member); };
+  for (const auto& [key, member] : json_->items()) {
+    if (known(member)) continue;
+    std::set<std::string> names(absent_.begin(), absent_.end());
+    for (const auto& [name, other] : json_->items())
+      if (known(other)) names.insert(name);
+    fail(key, "unknown key '" + key + "'",
+         advice.empty() ? suggestion(key, std::vector<std::string>(names.begin(), names.end())) : advice);
   }
 }
 

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -107,7 +106,8 @@ class JsonReader {
   const Json* json_;
   std::shared_ptr<const Document> document_;
   std::string pointer_;
-  std::set<std::string> asked_;  // of an object
+  std::vector<const Json*> asked_;   // of an object: its members asked for, some more than once
+  std::vector<std::string> absent_;  // and what was asked for and is no member
 };
 
 }  // namespace sluice

@@ -173,7 +173,7 @@ Json document_of(const OrderOfOps& order, const ScheduleFigures& f, const Schedu
 }
 
 void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
-  std::int64_t ops = order.rule_of_ops ? 2LL * order.microbatches * std::ssize(order.devices) : 0;
+  std::int64_t ops = order.rule_of_ops.ops * std::ssize(order.devices);
   for (const auto& rank : order.schedule.ranks) ops += std::ssize(rank);
   if (a.text) {
     fmt::print("{}", draw_schedule(f.simulation.trace));

@@ -204,7 +204,8 @@ static StageMemory kept(Bytes one, const MicrobatchSizes& sizes) {
 
 static ScheduleFigures figures_of_rule(const OrderOfOps& order) {
   ScheduleFigures f;
-  ChainTimes times = time_chain(order.rule_of_ops, order.costs, order.microbatches, Seconds(order.latency), 3);
+  ChainTimes times = time_chain(order.rule_of_ops, order.costs, count_of(order.devices), order.microbatches,
+                                Seconds(order.latency), 3);
   f.update_free = times.update_end[2] - times.update_end[1];
   f.update_barrier = times.barrier_end;
   f.seconds_per_microbatch = f.update_free / order.microbatches;

@@ -28,8 +28,22 @@ Schedule one_micro_batch_at_a_time(const ScheduleProblem& problem);
 // The ops of every stage on its replicas' ranks, one stage after another where a rank holds several.
 Schedule on_ranks(const StageOrders& orders, const Placement& placement, int ranks, int microbatches);
 
-// The pattern of 1F1B on one rank: `warm_up` forwards, then one forward and one backward in turn, `count` of each in
-// all. forward(k) and backward(k) add the rank's k-th.
+// What a rank does at one place of its order: its `number`-th op of a kind, from 0.
+struct Turn {
+  OpKind kind;
+  std::int64_t number;
+};
+
+// The pattern of 1F1B on one rank, of op k: `warm_up` forwards, then one forward and one backward in turn, `count` of
+// each in all.
+Turn one_forward_one_backward(std::int64_t k, std::int64_t count, std::int64_t warm_up);
+// The same of divided backwards, F and I in turn: from I number `delay` on, one W follows each, the oldest first.
+Turn one_forward_one_backward_split(std::int64_t k, std::int64_t count, std::int64_t warm_up, std::int64_t delay);
+
+// The ops of a rule on every rank.
+Schedule by_rule(const ScheduleProblem& problem, const OpRule& rule);
+
+// The pattern of 1F1B, op after op: forward(k) and backward(k) add the rank's k-th.
 template <class Forward, class Backward>
 void one_forward_one_backward(int count, int warm_up, Forward forward, Backward backward) {
   for (int k = 0; k < warm_up; ++k) forward(k);

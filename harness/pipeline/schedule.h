@@ -48,8 +48,13 @@ struct Schedule {
 
 Schedule empty_schedule(int ranks, int microbatches);
 
-// Op k (from 0) of a stage, computed from its place: an order that needs no memory.
-using OpRule = std::function<Op(int stage, std::int64_t k)>;
+// An order that needs no memory: op k (from 0) of a rank, computed from its place.
+struct OpRule {
+  std::function<Op(int rank, std::int64_t k)> op;
+  std::int64_t ops = 0;  // of every rank in an update
+  Op operator()(int rank, std::int64_t k) const { return op(rank, k); }
+  explicit operator bool() const { return static_cast<bool>(op); }
+};
 
 using StageOrders = std::vector<std::vector<Op>>;  // per stage, its compute ops in the order they run in
 

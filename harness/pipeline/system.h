@@ -180,8 +180,8 @@ struct System {
   std::function<std::vector<PlannedPipeline>(const Problem&, const Options&)> candidates = nullptr;
   // The order of forwards and backwards on every rank.
   Schedule (*schedule)(const ScheduleProblem&, const Options&);
-  // The same order as a rule, of F and B of every micro-batch in a chain with one stage on a rank, so that it is timed
-  // without holding its ops (sim/chain_clock.h). Empty for options with another order. None: only `schedule` says.
+  // The same order as a rule, of a chain whose stages go round the ranks, so that it is timed without holding its ops
+  // (sim/chain_clock.h). Empty for options with another order. None: only `schedule` says.
   OpRule (*op_rule)(const ScheduleProblem&, const Options&) = nullptr;
   WeightRule (*weights)(const ScheduleProblem&, const Options&) = newest_weights;
   Theory (*theory)(const ScheduleProblem&, const Options&) = theory_of_a_flush;

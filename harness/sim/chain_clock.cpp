@@ -37,18 +37,20 @@ class Messages {
 
 class ChainClock {
  public:
-  ChainClock(const OpRule& rule, std::span<const StageCost> costs, int microbatches, Seconds latency, int updates)
+  ChainClock(const OpRule& rule, std::span<const StageCost> costs, int ranks, int microbatches, Seconds latency,
+             int updates)
       : rule_(rule),
         costs_(costs),
         microbatches_(microbatches),
         latency_(latency.value),
         updates_(updates),
-        ranks_(costs.size()),
+        ranks_(static_cast<std::size_t>(ranks)),
+        stages_(costs.size()),
         entered_(static_cast<std::size_t>(microbatches)),
         arrived_(static_cast<std::size_t>(microbatches)),
         returned_(static_cast<std::size_t>(microbatches)) {
     times_.update_end.assign(static_cast<std::size_t>(updates), 0);
-    times_.peak.resize(costs.size());
+    times_.peak.resize(ranks_.size());
   }
 
   ChainTimes run() {
@@ -66,7 +68,6 @@ class ChainClock {
     }
     times_.bubble = bubbles_of(busy);
     times_.barrier_end = ranks_.size() > 1 ? heard_ + latency_ : heard_;
-    for (RankPeak& peak : times_.peak) peak.until_weight_gradient = peak.in_flight;
     return std::move(times_);
   }
 
@@ -74,61 +75,103 @@ class ChainClock {
   struct RankState {
     double clock = 0;  // seconds
     std::int64_t next = 0;
-    int update = 0, in_flight = 0;
-    BusyTime compute;                 // of the first update
-    Messages activations, gradients;  // from the rank before, from the rank behind
-    Messages* waits_for = nullptr;
+    int update = 0, in_flight = 0, without_weight_gradient = 0;
+    BusyTime compute;  // of the first update
+    const Messages* waits_for = nullptr;
+  };
+  struct StageState {
+    Messages activations, gradients;   // from the stage before, from the stage behind
+    Messages without_weight_gradient;  // after I
   };
 
   // Until its end, or until it waits for a message.
   void run_rank(std::size_t r) {
     RankState& rank = ranks_[r];
-    const bool first = r == 0, last = r + 1 == ranks_.size();
-    const double forward = costs_[r].forward.value,
-                 backward = costs_[r].input_gradient.value + costs_[r].weight_gradient.value;
-    int& peak = times_.peak[r].in_flight;
+    RankPeak& peak = times_.peak[r];
     for (; rank.update < updates_; ++rank.update, rank.next = 0) {
-      for (; rank.next < 2LL * microbatches_; ++rank.next) {
+      for (; rank.next < rule_.ops; ++rank.next) {
         if (rank.next % 65'536 == 0) stop_now();  // where a rank waits for nobody
         const Op op = rule_(static_cast<int>(r), rank.next);
-        const bool is_forward = op.kind == OpKind::forward;
-        if (!is_forward && op.kind != OpKind::backward) fail(op, "is neither F nor B");
-        if (is_forward ? !first : !last) {
-          Messages& from = is_forward ? rank.activations : rank.gradients;
-          if (from.empty()) {
-            rank.waits_for = &from;
-            return;
-          }
-          const Message message = from.take();
-          if (message.micro != op.micro.value) fail(op, "takes the message of another micro-batch");
-          rank.clock = std::max(rank.clock, message.arrival);
-        }
-        // The ranks between these two do what they do, message for message.
-        if (first && is_forward) done(entered_, op, rank.update);
-        if (last && is_forward) done(arrived_, op, rank.update);
-        if (last && !is_forward) done(returned_, op, rank.update);
-        rank.in_flight += is_forward ? 1 : -1;
-        peak = std::max(peak, rank.in_flight);
-        const double start = rank.clock, seconds = is_forward ? forward : backward;
+        const std::size_t s = op.stage.index();
+        if (s >= stages_.size() || s % ranks_.size() != r) fail(op, "is of another rank's stage");
+        if (op.kind == OpKind::weight_gradient)
+          take_weight_gradient(rank, op);
+        else if (!take_message(rank, op))
+          return;
+        peak.in_flight = std::max(peak.in_flight, rank.in_flight);
+        peak.until_weight_gradient =
+            std::max(peak.until_weight_gradient, rank.in_flight + rank.without_weight_gradient);
+        const double start = rank.clock, seconds = seconds_of(op);
         rank.clock += seconds;
         if (rank.update == 0) rank.compute.add(start, rank.clock, seconds);
-        if (is_forward ? !last : !first)
-          send(is_forward ? r + 1 : r - 1, is_forward, {rank.clock + latency_, op.micro.value});
+        if (op.kind == OpKind::forward && s + 1 < stages_.size()) send(r, s + 1, true, op);
+        if (is_backward(op) && s > 0) send(r, s - 1, false, op);
       }
-      if (rank.in_flight != 0) throw std::logic_error("rank " + std::to_string(r) + " does not do every op once");
+      if (rank.in_flight != 0 || rank.without_weight_gradient != 0)
+        throw std::logic_error("rank " + std::to_string(r) + " does not do every op once");
       double& end = times_.update_end[static_cast<std::size_t>(rank.update)];
       end = std::max(end, rank.clock);
       // Rank 0 hears from the others, and they hear from it.
-      if (rank.update == 0) heard_ = std::max(heard_, first ? rank.clock : rank.clock + latency_);
+      if (rank.update == 0) heard_ = std::max(heard_, r == 0 ? rank.clock : rank.clock + latency_);
     }
   }
 
-  void send(std::size_t to, bool activation, Message message) {
-    RankState& rank = ranks_[to];
-    Messages& queue = activation ? rank.activations : rank.gradients;
-    queue.add(message);
-    if (rank.waits_for != &queue) return;
-    rank.waits_for = nullptr;
+  static bool is_backward(const Op& op) { return op.kind == OpKind::backward || op.kind == OpKind::input_gradient; }
+
+  double seconds_of(const Op& op) const {
+    const StageCost& cost = costs_[op.stage.index()];
+    switch (op.kind) {
+      case OpKind::forward:
+        return cost.forward.value;
+      case OpKind::input_gradient:
+        return cost.input_gradient.value;
+      case OpKind::weight_gradient:
+        return cost.weight_gradient.value;
+      case OpKind::backward:
+        break;
+    }
+    return cost.input_gradient.value + cost.weight_gradient.value;
+  }
+
+  // Of F, I and B: false where the message that it needs is not there.
+  bool take_message(RankState& rank, const Op& op) {
+    const std::size_t s = op.stage.index();
+    const bool first = s == 0, last = s + 1 == stages_.size(), forward = op.kind == OpKind::forward;
+    StageState& stage = stages_[s];
+    if (forward ? !first : !last) {
+      Messages& from = forward ? stage.activations : stage.gradients;
+      if (from.empty()) {
+        rank.waits_for = &from;
+        return false;
+      }
+      const Message message = from.take();
+      if (message.micro != op.micro.value) fail(op, "takes the message of another micro-batch");
+      rank.clock = std::max(rank.clock, message.arrival);
+    }
+    // The stages between these two do what they do, message for message.
+    if (first && forward) done(entered_, op, rank.update);
+    if (last && forward) done(arrived_, op, rank.update);
+    if (last && !forward) done(returned_, op, rank.update);
+    rank.in_flight += forward ? 1 : -1;
+    if (op.kind != OpKind::input_gradient) return true;
+    stage.without_weight_gradient.add({0, op.micro.value});
+    ++rank.without_weight_gradient;
+    return true;
+  }
+
+  void take_weight_gradient(RankState& rank, const Op& op) {
+    Messages& waiting = stages_[op.stage.index()].without_weight_gradient;
+    if (waiting.empty() || waiting.take().micro != op.micro.value) fail(op, "is not the next after its input gradient");
+    --rank.without_weight_gradient;
+  }
+
+  // What an op of rank `from` has made, to a stage. A rank's own messages take no time.
+  void send(std::size_t from, std::size_t stage, bool activation, const Op& op) {
+    const std::size_t to = stage % ranks_.size();
+    Messages& queue = activation ? stages_[stage].activations : stages_[stage].gradients;
+    queue.add({ranks_[from].clock + (to == from ? 0 : latency_), op.micro.value});
+    if (ranks_[to].waits_for != &queue) return;
+    ranks_[to].waits_for = nullptr;
     ready_.push_back(to);
   }
 
@@ -149,6 +192,7 @@ class ChainClock {
   int updates_;
   double heard_ = 0;  // seconds: when rank 0 knows that every rank has stepped, of the first update
   std::vector<RankState> ranks_;
+  std::vector<StageState> stages_;
   std::vector<std::size_t> ready_;
   std::vector<int> entered_, arrived_, returned_;
   ChainTimes times_;
@@ -156,9 +200,9 @@ class ChainClock {
 
 }  // namespace
 
-ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int microbatches, Seconds latency,
-                      int updates) {
-  return ChainClock(rule, costs, microbatches, latency, updates).run();
+ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int ranks, int microbatches,
+                      Seconds latency, int updates) {
+  return ChainClock(rule, costs, ranks, microbatches, latency, updates).run();
 }
 
 }  // namespace sluice

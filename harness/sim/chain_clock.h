@@ -1,5 +1,5 @@
-// The virtual clock for an order that is given as a rule: a chain with one stage on a rank, whose messages take a
-// latency and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored:
+// The virtual clock for an order that is given as a rule: a chain whose stage s is on rank s mod p, whose messages take
+// a latency and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored:
 // memory grows with the ranks and with the messages that wait, not with the ops. Equal to the bit to simulate() of
 // the lowered schedule on latency_cluster(), and to peaks() (a property test compares them).
 #pragma once
@@ -20,9 +20,10 @@ struct ChainTimes {
   std::vector<RankPeak> peak;      // per rank, of an update
 };
 
-// rule: F and B of every micro-batch of an update, 2 * microbatches ops on every rank; costs: per stage. The updates
-// follow one another without a barrier. Throws logic_error where the rule is no order of these ops that ends.
-ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int microbatches, Seconds latency,
-                      int updates);
+// rule: F and B, or F, I and W (a stage's in the order of its I), of every micro-batch of an update; costs: per stage.
+// The updates follow one another without a barrier. Throws logic_error where the rule is no order of these ops that
+// ends.
+ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int ranks, int microbatches,
+                      Seconds latency, int updates);
 
 }  // namespace sluice

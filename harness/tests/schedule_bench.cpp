@@ -46,7 +46,7 @@ void time_rule(benchmark::State& state) {
   const OpRule rule = orders::one_f_one_b_rule(ranks, microbatches);
   const std::vector<StageCost> costs(static_cast<std::size_t>(ranks),
                                      {Seconds(10), Seconds(12), Seconds(8), Seconds(0), Bytes(0)});
-  for (auto _ : state) benchmark::DoNotOptimize(time_chain(rule, costs, microbatches, Seconds(1), 1));
+  for (auto _ : state) benchmark::DoNotOptimize(time_chain(rule, costs, ranks, microbatches, Seconds(1), 1));
   const std::int64_t ops = 2LL * ranks * microbatches;
   state.SetItemsProcessed(ops * state.iterations());
   state.SetComplexityN(ops);
