@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/exec/torch/session/torch_session.h"
 
 namespace sluice {
@@ -99,6 +100,7 @@ void TorchSession::restore_layers(const std::vector<LayerState>& layers, std::in
 
 void TorchSession::repartition(const Plan& plan) {
   const c10::InferenceMode no_autograd;
+  const NoStopScope together(processes() != nullptr);
   if (!devices_.empty()) throw std::logic_error("layers on GPUs do not move");
   const RankMap ranks = ranks_of(plan);
   if (ranks.devices.size() != workers_.size()) throw std::logic_error("a plan of other ranks than the session's");

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "harness/base/stop.h"
 #include "harness/exec/torch/stage/stage_module.h"
 
 namespace sluice {
@@ -36,6 +37,7 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
     std::vector<at::Tensor>& weights = result.emplace_back();
     // As in PyTorch, where a module draws a weight before it is tied to another's.
     for (const ParameterSpec& parameter : parameters(untied(layer))) {
+      stop_now();
       auto found = generators.find(block);
       if (found == generators.end()) {
         const std::uint64_t stream = seed + static_cast<std::uint64_t>(block);
