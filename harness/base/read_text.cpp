@@ -83,8 +83,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t most, const
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t got = 0;
   for (;;) {
+    stop_now();
     if (got == text.size()) text.resize(std::min(most + 1, text.size() + text.size() / 2 + 4096));  // it has grown
-    const ssize_t n = ::read(file.get(), text.data() + got, text.size() - got);
+    constexpr std::size_t kAtOnce = std::size_t{16} << 20;
+    const ssize_t n = ::read(file.get(), text.data() + got, std::min(text.size() - got, kAtOnce));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("cannot be read: " + errno_text(errno));
     if (n == 0) break;
@@ -108,9 +110,9 @@ std::string read_gzip(const std::string& path, std::size_t most, const std::stri
     if (n < 0) throw InputError(path, "is not a whole gzip file (damaged or cut off)", advice);
     if (n == 0) break;
     const std::string_view read(block.data(), static_cast<std::size_t>(n));
-    if (size_of && text.empty()) whole = std::min(whole, size_of(read));
+    if (size_of && text.empty()) whole = size_of(read);
     text += read;
-    if (text.size() > most) throw InputError(path, "is larger than such a file can be", advice);
+    if (text.size() > most || whole > most) throw InputError(path, "is larger than such a file can be", advice);
   }
   // gzread passes plain files through and reports a cut-off stream only here.
   if (gzdirect(file.get()))

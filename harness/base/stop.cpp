@@ -30,10 +30,16 @@ std::optional<Seconds> time_left() { return current_scope ? current_scope->left(
 
 void StopScope::check() const {
   if (cancel_ && cancel_->load(std::memory_order_relaxed)) throw Stopped(Stopped::Kind::cancelled, "interrupted");
-  const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  if (limit_ && gone >= limit_->value) throw Stopped(Stopped::Kind::timed_out, "took longer than " + to_text(*limit_));
+  if (limit_ && std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() >= limit_->value)
+    throw Stopped(Stopped::Kind::timed_out, "took longer than " + to_text(*limit_));
   if (outer_) outer_->check();
 }
+
+NoStopScope::NoStopScope(bool active) : outer_(current_scope) {
+  if (active) current_scope = nullptr;
+}
+
+NoStopScope::~NoStopScope() { current_scope = outer_; }
 
 void check_stop() {
   static thread_local unsigned calls = 0;

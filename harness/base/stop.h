@@ -42,6 +42,18 @@ class StopScope {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+// While it lives, nothing stops this thread: for work that all processes of a job must do, or none.
+class NoStopScope {
+ public:
+  explicit NoStopScope(bool active);
+  ~NoStopScope();
+  NoStopScope(const NoStopScope&) = delete;
+  NoStopScope& operator=(const NoStopScope&) = delete;
+
+ private:
+  const StopScope* outer_;
+};
+
 // What is left to this thread by the limits of its scopes; nothing: it has none.
 std::optional<Seconds> time_left();
 

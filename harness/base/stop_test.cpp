@@ -50,6 +50,21 @@ TEST(StopScope, EndsWithItsBlock) {
   EXPECT_NO_THROW(work());
 }
 
+TEST(NoStopScope, StopsNothingUntilItsEnd) {
+  std::atomic<bool> cancel{true};
+  const StopScope scope(&cancel, Seconds(0));
+  {
+    const NoStopScope together(true);
+    EXPECT_NO_THROW(work());
+    EXPECT_FALSE(time_left());
+    const StopScope inner(&cancel, std::nullopt);
+    EXPECT_THROW(stop_now(), Stopped);
+  }
+  EXPECT_THROW(stop_now(), Stopped);
+  const NoStopScope inactive(false);
+  EXPECT_THROW(stop_now(), Stopped);
+}
+
 TEST(StopScope, HoldsForItsThreadOnly) {
   std::atomic<bool> cancel{true};
   const StopScope scope(&cancel, std::nullopt);

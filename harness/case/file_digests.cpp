@@ -65,52 +65,46 @@ const std::map<std::string, std::string>& recorded_contents() {
 
 std::string digest_of_file(const std::string& file) { return digest(Json(read_text_file(file))); }
 
-class FileDigests {
- public:
-  void add(const std::string& what, const std::string& digest) {
-    text_ += (text_.empty() ? "" : ",") + what + ":" + digest;
-  }
-  void add_file(const std::string& what, const std::string& file) {
-    if (!file.empty()) add(what, digest_of_file(file));
-  }
-  void add_shipped(const std::string& what, const std::string& file, const std::string& folder) {
-    const std::string prefix = folder + "/", now = digest_of_file(file);
-    const auto recorded = recorded_contents().find(file.starts_with(prefix) ? file.substr(prefix.size()) : "");
-    if (recorded == recorded_contents().end() || recorded->second != now) add(what, now);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 }  // namespace
 
-std::string file_digests(const RunCase& c) {
-  FileDigests digests;
+std::vector<CaseFile> files_of(const RunCase& c) {
+  std::vector<CaseFile> files;
   const std::string folder = source_folder() + "/workloads";
+  const auto add = [&](const std::string& what, const std::string& file) {
+    if (!file.empty()) files.push_back({what, file, digest_of_file(file)});
+  };
   if (!is_this_machine(c)) {
-    if (const std::string file = cluster_file(c.cluster, folder + "/clusters"); !file.empty())
-      digests.add_shipped("cluster", file, folder);
+    add("cluster", cluster_file(c.cluster, folder + "/clusters"));
     if (is_calibrated(c.costs)) {
       std::set<std::string> calibrations;
       for (const Device& device : load_cluster(c.cluster, folder + "/clusters").devices)
         calibrations.insert(device.calibration(storage_of(c)));
-      for (const std::string& name : calibrations)
-        digests.add_shipped(name, folder + "/devices/" + name + ".json", folder);
+      for (const std::string& name : calibrations) add(name, folder + "/devices/" + name + ".json");
     }
   }
   if (const ProfileWorkload* profile = profile_workload(c.workload, c.costs))
-    digests.add("workload", profile->digest);
+    files.push_back({"workload", c.workload, profile->digest});
   else if (is_cost_file(c.costs))
-    digests.add_file("costs", c.costs);
-  digests.add_file("interference", interference_file(c.interference));
+    add("costs", c.costs);
+  add("interference", interference_file(c.interference));
   for (const OptionSpec& spec : find_system(c.system, "system").options) {
     const auto given = c.options.find(spec.name);
     if (spec.check_file && given != c.options.end() && given->second != spec.default_value)
-      digests.add_file(spec.name, given->second);
+      add(spec.name, given->second);
   }
-  return digests.text();
+  return files;
+}
+
+std::string file_digests(const RunCase& c) {
+  const std::string shipped = source_folder() + "/workloads/";
+  std::string text;
+  for (const CaseFile& file : files_of(c)) {
+    const auto recorded =
+        recorded_contents().find(file.file.starts_with(shipped) ? file.file.substr(shipped.size()) : "");
+    if (recorded != recorded_contents().end() && recorded->second == file.digest) continue;
+    text += (text.empty() ? "" : ",") + file.what + ":" + file.digest;
+  }
+  return text;
 }
 
 void require_same_files(const RunCase& c) {

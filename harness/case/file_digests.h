@@ -3,14 +3,24 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/case/case.h"
 
 namespace sluice {
 
-// "cluster:0123456789abcdef,costs:...": a digest for each file of the cluster, the costs, the calibrations, the
-// interference, the system's options and a published profile. A shipped file that still holds what the first records
-// were made with has none, so that these records keep their digests. Throws InputError: a file that cannot be read.
+struct CaseFile {
+  std::string what;  // "cluster", "costs", "interference", the name of a calibration or of the system's option
+  std::string file, digest;
+};
+
+// The files of the cluster, the costs, the calibrations, the interference, the system's options and a published
+// profile. Throws InputError: a file that cannot be read.
+std::vector<CaseFile> files_of(const RunCase& c);
+
+// "cluster:0123456789abcdef,costs:...": the digests of these files. A shipped file that still holds what the first
+// records were made with is left out, so that these records keep their digests. Throws InputError: a file that cannot
+// be read.
 std::string file_digests(const RunCase& c);
 
 // Throws InputError where the case's files hold something else than when the case was read.

@@ -109,7 +109,8 @@ Sharding sharding_of(const Prepared& p, int microbatches) { return sharding_of(p
 // More would take all of a machine's memory before the first one runs.
 static void reject_too_many_ops(const Prepared& p, int microbatches) {
   constexpr double kMaxOps = 50e6;
-  const double ops = 3.0 * microbatches * p.plan.sequence.count * p.graph.stages();
+  const double passes = p.inference ? 1 : 3;
+  const double ops = passes * microbatches * p.plan.sequence.count * p.graph.stages();
   if (ops > kMaxOps)
     throw InputError("microbatches",
                      std::to_string(static_cast<std::int64_t>(ops)) + " ops in one program are too many",
@@ -145,8 +146,8 @@ static Program make_inference_program(const Prepared& p, int microbatches) {
 }
 
 Program make_program(const Prepared& p, int microbatches, int epoch) {
-  if (p.inference) return make_inference_program(p, microbatches);
   reject_too_many_ops(p, microbatches);
+  if (p.inference) return make_inference_program(p, microbatches);
   const ScheduleProblem problem = schedule_problem(p, microbatches, epoch);
   const Schedule one = p.system->schedule(problem, p.options);
   const Schedule schedule = members_of(replicate(one, p.replicas), group_size(p));

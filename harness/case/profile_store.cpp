@@ -16,6 +16,7 @@
 #include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/stop.h"
 #include "harness/base/visible_text.h"
 #include "harness/case/feed.h"
 #include "harness/case/optimizer_settings.h"
@@ -210,7 +211,8 @@ BetweenProcesses measure_by_processes(const ProfileKey& key) {
   std::vector<std::string> words = outside_of_jobs();
   words.insert(words.end(), {"mpirun", "-n", "2", program, "profile", "--workload", key.workload, "--batch",
                              std::to_string(key.micro_batch), "--microbatches", "1"});
-  const ProgramEnd end = run_program(words, {.limit = Seconds(120)});
+  const ProgramEnd end = run_program(words, {.limit = std::min(Seconds(120), time_left().value_or(Seconds(120)))});
+  stop_now();
   if (!end.ok()) return {};
   try {
     const Json json = Json::parse(end.output);

@@ -12,6 +12,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/visible_text.h"
 #include "harness/claims/claim_page.h"
+#include "harness/cli/read_files.h"
 #include "plots/charts.h"
 #include "plots/findings.h"
 #include "plots/report.h"
@@ -320,6 +321,30 @@ TEST(HostileNames, ComeBackFromJsonAsTheyWere) {
     EXPECT_EQ(read["system"].get<std::string>(), name);
     EXPECT_EQ(record_from_json(read, "here").workload_facts->title, name);
   }
+}
+
+TEST(HostileNames, AreTextInTheWarningsOfRecordsThatStandTwice) {
+  std::ifstream stored(std::string(SLUICE_SOURCE_DIR) + "/harness/tests/fuzz/corpus/records/good.jsonl");
+  std::string line;
+  std::getline(stored, line);
+  Json record = Json::parse(line);
+  const std::string file = testing::TempDir() + "hostile_names_test." + std::to_string(::getpid()) + ".jsonl";
+  for (const std::string& name : hostile_names()) {
+    if (name == "\xff\xfe") continue;
+    record["workload"] = name;
+    std::ofstream out(file);
+    for (const int seed : {1, 2}) {
+      record["seed"] = seed;
+      out << record.dump() << "\n";
+    }
+    out.close();
+    testing::internal::CaptureStderr();
+    read_files({file});
+    const std::string warnings = testing::internal::GetCapturedStderr();
+    EXPECT_NE(warnings.find("has 2 results"), std::string::npos) << warnings;
+    EXPECT_EQ(terminal_faults(warnings), "") << visible_lines(warnings);
+  }
+  fs::remove(file);
 }
 
 TEST(HostileNames, AreTextOnPagesOfClaims) {

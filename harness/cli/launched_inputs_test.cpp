@@ -5,6 +5,7 @@
 #include "harness/exec/mpi/mpi.h"
 #include "harness/model/cost_graph.h"
 #include "workloads/models/registry.h"
+#include "workloads/models/workload_file.h"
 
 namespace sluice {
 namespace {
@@ -48,7 +49,7 @@ class LaunchedInputs : public Cli {
 TEST_F(LaunchedInputs, RanksWithOtherDataEndBeforeAnythingRuns) {
   for (const int rank : {0, 1, 2}) write_test_data(of_rank(rank), rank == 2 ? 256 : 128, 64);
   const Finished f = run("--system gpipe --workload fmnist_mlp --costs analytic --steps 2");
-  EXPECT_NE(f.code, 0);
+  EXPECT_EQ(f.code, 2);
   EXPECT_EQ(error_in(f), "error: data 'fashion-mnist': ranks 0 and 2 read different contents: rank 0 " + of_rank(0) +
                              "/fashion-mnist, rank 2 " + of_rank(2) +
                              "/fashion-mnist; give every rank the same files and the same command line\n");
@@ -58,13 +59,38 @@ TEST_F(LaunchedInputs, RanksWithOtherDataEndBeforeAnythingRuns) {
 TEST_F(LaunchedInputs, RanksWithOtherCostsEndBeforeAnythingRuns) {
   for (const int rank : {0, 1, 2}) put(std::to_string(rank) + "/costs.json", costs_of_tiny(rank == 0 ? 1e12 : 2e12));
   const Finished f = run("--system gpipe --workload tiny --costs costs.json --steps 2");
-  EXPECT_NE(f.code, 0);
-  const std::string error = error_in(f);
-  EXPECT_TRUE(error.starts_with(
-      "error: case 1 of the sweep: differs between rank 0 and ranks 1, 2: its file_digests is \"costs:"))
-      << f.err;
-  EXPECT_EQ(lines(error).size(), 1u) << error;
+  EXPECT_EQ(f.code, 2);
+  EXPECT_EQ(error_in(f), "error: case 1 of the sweep: ranks 0 and 1 read different contents of 'costs': rank 0 " +
+                             of_rank(0) + "/costs.json, rank 1 " + of_rank(1) +
+                             "/costs.json; give every rank the same files and the same command line\n");
   EXPECT_FALSE(fs::exists(at("r.jsonl")));
+}
+
+TEST_F(LaunchedInputs, RanksWithOtherWorkloadFilesEndBeforeAnythingRuns) {
+  for (const int rank : {0, 1, 2}) {
+    Json workload = to_json(find_workload("tiny"));
+    if (rank == 2) workload["batch"] = 128;
+    put(std::to_string(rank) + "/mine.json", workload.dump());
+  }
+  const Finished f = run("--system gpipe --workload mine.json --costs analytic --steps 2 --batch 64 --microbatches 8");
+  EXPECT_EQ(f.code, 2);
+  EXPECT_EQ(error_in(f), "error: case 1 of the sweep: ranks 0 and 2 read different contents of 'workload': rank 0 " +
+                             of_rank(0) + "/mine.json, rank 2 " + of_rank(2) +
+                             "/mine.json; give every rank the same files and the same command line\n");
+  EXPECT_FALSE(fs::exists(at("r.jsonl")));
+}
+
+// What only one rank sees is told, once; so is what every rank sees, before they could agree.
+TEST_F(LaunchedInputs, AnErrorOfOneRankOrOfAllIsOneLine) {
+  for (const int rank : {0, 2}) put(std::to_string(rank) + "/costs.json", costs_of_tiny(1e12));
+  Finished f = run("--system gpipe --workload tiny --costs costs.json --steps 2");
+  EXPECT_EQ(f.code, 2);
+  EXPECT_EQ(lines(error_in(f)).size(), 1u) << f.err;
+  EXPECT_TRUE(error_in(f).starts_with("error: process 1: --costs: no such file 'costs.json'; ")) << f.err;
+  f = run("--system gpipe --workload tiny --costs analytic --steps 2 --nonsense");
+  EXPECT_EQ(f.code, 2);
+  EXPECT_EQ(lines(error_in(f)).size(), 1u) << f.err;
+  EXPECT_NE(error_in(f).find("--nonsense"), std::string::npos) << f.err;
 }
 
 TEST_F(LaunchedInputs, RanksWithOtherLaterCasesOfASweepEndBeforeAnythingRuns) {

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM end every command that may take long within a second, and all that it has started with it.
+// SIGINT and SIGTERM end every command that may take long within a second, and all that it has started with it. The
+// time-out of a case does the same to whatever the case is doing.
 #include <sys/resource.h>
 #include <time.h>
 
@@ -66,8 +67,7 @@ class Signals : public Cli {
       rusage used{};
       ::wait4(child, &status, 0, &used);
       const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      const double cpu = static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                         1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) - before;
+      const double cpu = seconds_of(used) - before;
       // On a machine that does other things, too, its own seconds count.
       EXPECT_LT(std::min(gone, cpu), 1) << gone << " s, " << cpu << " s of CPU";
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -78,6 +78,33 @@ class Signals : public Cli {
         EXPECT_TRUE(::kill(one, 0) != 0 || is_zombie(one)) << "process " << one << " runs on";
       }
     }
+  }
+
+  static double seconds_of(const rusage& used) {
+    return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+  }
+
+  // A case that takes far longer than its limit.
+  void times_out(const Arguments& words, const Variables& variables = {}) const {
+    constexpr double kLimit = 0.5, kStart = 0.5;  // seconds; of a program with LibTorch
+    fs::remove(at("r.jsonl"));
+    fs::remove_all(at("profiles"));
+    Arguments arguments = {"run", "--out", "r.jsonl", "--progress", "none", "--timeout", "0.5"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    SCOPED_TRACE(::testing::PrintToString(arguments));
+    Variables all = {{"SLUICE_PROFILE_CACHE", at("profiles")}};
+    all.insert(variables.begin(), variables.end());
+    const auto begin = std::chrono::steady_clock::now();
+    const pid_t child = start(arguments, all);
+    int status = 0;
+    rusage used{};
+    ::wait4(child, &status, 0, &used);
+    const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_LT(std::min(gone, seconds_of(used)), kStart + kLimit + 1) << gone << " s";
+    const std::vector<Json> all_records = records(at("r.jsonl"));
+    ASSERT_EQ(all_records.size(), 1u) << content(at(".err"));
+    EXPECT_EQ(all_records[0]["outcome"], "timed_out") << all_records[0]["reason"].dump();
   }
 
   static std::vector<pid_t> children_of(pid_t process) {
@@ -134,6 +161,36 @@ TEST_F(Signals, EndTrainingAndMeasuring) {
   ends({"profile", "-w", "fmnist_cnn", "--co-run", "--out", "co_runs.json"});
   for (const char* name : {"costs.json", "co_runs.json"}) EXPECT_FALSE(fs::exists(at(name))) << name;
   ends({"validate", "--out", "b.jsonl", "--progress", "none"}, "b.jsonl");
+}
+
+TEST_F(Signals, TimeOutsEndPlanningAndSimulation) {
+  const auto on_virtual_clock = [](Arguments words) {
+    for (const char* word : {"--clock", "virtual", "--no-train", "--costs", "analytic"}) words.push_back(word);
+    return words;
+  };
+  times_out(with_long_search({"--clock", "virtual", "--no-train"}));
+  times_out(on_virtual_clock({"-s", "1f1b", "-w", "tiny", "-c", "flat:4", "--steps", "5000000"}));
+  times_out(on_virtual_clock({"-s", "pipedream", "-w", "tiny", "-c", "flat:4", "--steps", "200000"}));
+  times_out(
+      on_virtual_clock({"-s", "edgepipe", "-w", "tiny", "-c", "flat:4", "--task", "inference", "--steps", "200000"}));
+}
+
+TEST_F(Signals, TimeOutsEndTrainingMeasuringAndReading) {
+  if (!torch_free_notice().empty()) GTEST_SKIP() << "a build without LibTorch";
+  const auto here = [](Arguments words) {
+    for (const char* word : {"-n", "2", "--costs", "analytic"}) words.push_back(word);
+    return words;
+  };
+  times_out({"-s", "gpipe", "-w", "fmnist_cnn", "-n", "2", "--steps", "4"});  // measures its costs
+  times_out(here({"-s", "gpipe", "-w", "vgg16_batch64", "--steps", "100"}));  // layers of a second
+  times_out(here({"-s", "edgepipe", "-w", "tfm256", "--task", "inference", "--steps", "100000"}));
+  times_out(here({"-s", "gpipe", "-w", "tiny", "--steps", "100000", "--clock", "virtual", "-c", "flat:2"}));
+  std::string text;
+  for (int k = 0; k < 4'000'000; ++k) text += std::to_string(k * 7919) + (k % 10 == 9 ? "\n" : " ");
+  fs::create_directories(at("data/plain-text"));
+  put("data/plain-text/train.txt", text);
+  put("data/plain-text/test.txt", text.substr(0, 10'000));
+  times_out(here({"-s", "gpipe", "-w", "plain_text_gpt", "--epochs", "1"}), {{"SLUICE_DATA", at("data")}});
 }
 
 // `check` asks each system in a process of its own.

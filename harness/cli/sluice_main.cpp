@@ -3,16 +3,23 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <new>
+#include <string>
+#include <vector>
 
+#include "harness/base/error.h"
 #include "harness/base/error_words.h"
 #include "harness/cli/command_line.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/exec/mpi/mpi.h"
+#include "harness/run/job.h"
 
 namespace sluice {
 
@@ -45,6 +52,29 @@ void open_standard_files() {
   std::_Exit(kDefect);
 }
 
+// The processes of an MPI job get the same command line: what is wrong with it is told once. They meet where
+// run_command makes its Job; shards and --dry-run have none.
+std::function<int()> parse_in_job(int argc, char** argv) {
+  try {
+    return parse_command_line(argc, argv);
+  } catch (const InputError& error) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const bool joins = launch_from_environment().size > 1 && mpi_built() && !words.empty() && words.front() == "run" &&
+                       std::ranges::none_of(words, [](const std::string& word) {
+                         return word.starts_with("--shard") || word == "--dry-run";
+                       });
+    if (!joins) throw;
+    Job job;
+    try {
+      agree_on_error(&job.processes(), [&] { throw InputError(error); });
+    } catch (AgreedError& agreed) {
+      print_while_joined(agreed, job.processes());
+      throw;
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 int sluice_main(int argc, char** argv) {
@@ -52,7 +82,7 @@ int sluice_main(int argc, char** argv) {
   open_standard_files();
   // A file that may not grow any more (ulimit -f) is an error of write(), like a full disk, and is told as one.
   std::signal(SIGXFSZ, SIG_IGN);
-  return guarded([&] { return parse_command_line(argc, argv)(); });
+  return guarded([&] { return parse_in_job(argc, argv)(); });
 }
 
 }  // namespace sluice

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 namespace {
@@ -59,8 +61,10 @@ double CoreGauge::slowdown() {
 
 void CoreGauge::wait() {
   const Clock::time_point start = Clock::now();
-  while (elapsed_since(start) < seconds_left_)
+  while (elapsed_since(start) < seconds_left_) {
+    stop_now();
     if (undisturbed() && undisturbed()) break;
+  }
   seconds_left_ = std::max(seconds_left_ - elapsed_since(start), 0.0);
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "harness/base/error_words.h"
+#include "harness/base/stop.h"
 #include "harness/exec/gradient_reducer.h"
 #include "harness/exec/rank_result.h"
 
@@ -74,6 +75,7 @@ class Stop {
     const std::lock_guard lock(mutex_);
     start_ = start;
   }
+  const std::atomic<bool>& requested() const { return requested_; }
   void throw_if_requested() const {
     if (requested_.load(std::memory_order_relaxed)) throw TransportAborted();
   }
@@ -348,6 +350,8 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
       work();
     } catch (const TransportAborted&) {
       // Another rank failed first; its reason is the run's.
+    } catch (const Stopped&) {
+      // So it was, in the middle of an op.
     } catch (const Diverged& d) {
       results[r].end = since(start);
       stop.diverged(d.update);
@@ -361,6 +365,7 @@ Execution execute(const Program& program, Transport& transport, const std::vecto
     return !options.processes || static_cast<int>(r) == options.processes->rank();
   };
   const auto rank_main = [&](std::size_t r) {
+    const StopScope stops_with_the_run(&stop.requested(), std::nullopt);
     GradientReducer reducer(program, Rank(r), transport);
     guarded(r, [&] {
       if (options.pinning) options.pinning->bind(Rank(r));

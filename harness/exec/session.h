@@ -3,6 +3,7 @@
 // above the executor compiles in seconds.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -136,6 +137,9 @@ class Session {
   virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
   virtual std::vector<double> gradients(int layer) const = 0;  // of the last update before its step, likewise
   virtual std::int64_t updates_done() const = 0;
+  // Per layer, a hash of all that the next run goes on from: the newest weights and their number, optimizer state and
+  // steps, running statistics. A move or a restart leaves it as it was. Of stages with one rank each.
+  virtual std::vector<std::uint64_t> layer_digests() const = 0;
   // Between runs: another plan of as many ranks from here on. What a layer has (newest weights, optimizer state,
   // running statistics) goes straight from its rank to its new one. Of stages with one rank each. Throws RunStopped: a
   // rank failed; then the session must not be used any more, and files that it saved are as they were.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/messages.h"
 #include "harness/program/sharding_instructions.h"
@@ -84,6 +85,7 @@ class RankLowering {
   void run() {
     out_.reserve(ops_.size() * 3 + 8);
     for (std::size_t first = 0; first < ops_.size();) {
+      check_stop();
       const std::size_t last = ops_[first].overlapped ? first + 1 : first;
       write_step(first, last);
       first = last + 1;

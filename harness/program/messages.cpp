@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/base/stop.h"
+
 namespace sluice {
 
 int queue_room(const StageGraph& graph, StageId from, StageId to, int queue) {
@@ -49,6 +51,7 @@ Messages::Messages(const Schedule& schedule, const StageGraph& graph, const Plac
   for (std::size_t r = 0; r < ranks; ++r) {
     std::vector<int> weight_gradients(sum_position_.size(), 0);
     for (const Op& op : schedule.ranks[r]) {
+      check_stop();
       if (!credit_of_.empty()) number_credits(op);
       number_outputs(op);
       if (op.kind != OpKind::weight_gradient || !placement.has_weight_gradient_rank(op.stage)) continue;
@@ -114,6 +117,7 @@ void Messages::find_credits(const Schedule& schedule, int queue) {
     std::map<std::pair<std::size_t, Rank>, std::vector<Micro>> made;  // by edge and receiver
     for (const Op& op : ops)
       for_each_output(op, [&](const EdgeValue& value) {
+        check_stop();
         std::vector<Micro>& list = made[{value.edge, value.rank}];
         list.push_back(value.message);
         const auto most = static_cast<std::size_t>(room[value.edge]);

@@ -4,44 +4,36 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
 
 #include "harness/base/json.h"
 #include "harness/case/feed.h"
+#include "harness/case/file_digests.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
+#include "harness/exec/word_hash.h"
 
 namespace sluice {
 
 namespace {
 
-class Hash {  // FNV-1a
- public:
-  template <class T>
-  void add(const std::vector<T>& values) {
-    add_bytes(reinterpret_cast<const unsigned char*>(values.data()), values.size() * sizeof(T));
-    const std::uint64_t size = values.size();
-    add_bytes(reinterpret_cast<const unsigned char*>(&size), sizeof size);
-  }
-  std::string text() const { return fmt::format("{:016x}", hash_); }
-
- private:
-  void add_bytes(const unsigned char* bytes, std::size_t count) {
-    for (std::size_t k = 0; k < count; ++k) hash_ = (hash_ ^ bytes[k]) * 1099511628211u;
-  }
-  std::uint64_t hash_ = 14695981039346656037u;
-};
-
 std::string digest_of(const DataSplit& data) {
-  Hash hash;
+  std::uint64_t hash = 0;
+  const auto add = [&hash](const auto& values) {
+    const std::size_t size = values.size();
+    hash = word_hash(&size, sizeof size, word_hash(values.data(), size * sizeof values[0], hash));
+  };
   for (const Dataset* part : {&data.train, &data.validation, &data.test}) {
-    hash.add(part->pixels);
-    hash.add(part->labels);
-    for (const TokenColumn& column : part->columns) hash.add(column.ids);
-    hash.add(part->targets.ids);
+    add(part->pixels);
+    add(part->labels);
+    for (const TokenColumn& column : part->columns) add(column.ids);
+    add(part->targets.ids);
   }
-  return hash.text();
+  for (const std::vector<std::string>& sentence : data.references)
+    for (const std::string& word : sentence) add(word);
+  return fmt::format("{:016x}", hash);
 }
 
 // {workload: {"data": name, "digest": 16 digits, "source": where it was found}}, without what cannot be read here.
@@ -70,6 +62,31 @@ std::string ranks_that_differ(const std::vector<std::string>& texts) {
 
 constexpr const char* kAdvice = "give every rank the same files and the same command line";
 
+// {what: {"file": where this process read it, "digest"}} for every file of the case.
+Json files_read_here(const RunCase& c) {
+  Json files = Json::object();
+  const auto add = [&](const CaseFile& file) {
+    std::error_code none;
+    const std::string place = std::filesystem::absolute(file.file, none).string();
+    files[file.what] = {{"file", place}, {"digest", file.digest}};
+  };
+  for (const CaseFile& file : files_of(c)) add(file);
+  if (!c.workload_digest.empty()) add({"workload", c.workload, c.workload_digest});
+  return files;
+}
+
+// Throws where both have read the file for the same purpose, but other contents.
+void compare_files(const std::string& where, const Json& first, const Json& other, std::size_t rank) {
+  for (const auto& [what, file] : first.items()) {
+    if (!other.contains(what) || other.at(what).at("digest") == file.at("digest")) continue;
+    throw AgreedError(
+        where,
+        fmt::format("ranks 0 and {} read different contents of '{}': rank 0 {}, rank {} {}", rank, what,
+                    file.at("file").get<std::string>(), rank, other.at(what).at("file").get<std::string>()),
+        kAdvice);
+  }
+}
+
 void compare_cases(ProcessGroup& processes, const std::vector<RunCase>& cases) {
   Json digests = Json::array();
   for (const RunCase& c : cases) digests.push_back(digest_of(c));
@@ -88,11 +105,15 @@ void compare_cases(ProcessGroup& processes, const std::vector<RunCase>& cases) {
     return ranks_that_differ(names).empty();
   };
   while (alike()) ++k;
-  const std::vector<std::string> theirs = processes.all_gather(k < cases.size() ? to_json(cases[k]).dump() : "null");
-  const Json first = Json::parse(theirs[0]);
-  for (std::size_t r = 0; r < theirs.size(); ++r) {
-    const Json other = Json::parse(theirs[r]);
+  const Json own = k < cases.size() ? Json{{"case", to_json(cases[k])}, {"files", files_read_here(cases[k])}}
+                                    : Json{{"case", Json()}, {"files", Json::object()}};
+  const std::string where = fmt::format("case {} of the sweep", k + 1);
+  const std::vector<std::string> theirs = processes.all_gather(own.dump());
+  const Json rank_0 = Json::parse(theirs[0]), &first = rank_0.at("case");
+  for (std::size_t r = 1; r < theirs.size(); ++r) {
+    const Json rank_r = Json::parse(theirs[r]), &other = rank_r.at("case");
     if (other == first) continue;
+    compare_files(where, rank_0.at("files"), rank_r.at("files"), r);
     std::set<std::string> keys;
     for (const Json& json : {first, other})
       if (json.is_object())
@@ -102,12 +123,13 @@ void compare_cases(ProcessGroup& processes, const std::vector<RunCase>& cases) {
         return json.is_object() && json.contains(key) ? json.at(key).dump() : std::string("not there");
       };
       if (value(first) != value(other))
-        throw AgreedError(fmt::format("case {} of the sweep", k + 1),
+        throw AgreedError(where,
                           fmt::format("differs between rank 0 and {}: its {} is {} on rank 0, {} on rank {}", ranks,
                                       key, value(first), value(other), r),
                           kAdvice);
     }
   }
+  throw AgreedError(where, "differs between rank 0 and " + ranks, kAdvice);
 }
 
 void compare_data(ProcessGroup& processes, const std::vector<RunCase>& cases) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "harness/case/settings.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/describe_case.h"
@@ -31,7 +32,7 @@ void Job::guard(const std::filesystem::path& records) {
 
 void Job::record_failure(int process, const std::string& how) {
   const std::lock_guard lock(mutex_);
-  fmt::print(stderr, "error: rank {}: {}; the job ends\n", process, how);
+  fmt::print(stderr, "error: rank {}: {}; the job ends\n", process, visible(how));
   if (!current_) return;
   current_->outcome = RecordOutcome::failed;
   current_->reason = how;
@@ -39,7 +40,7 @@ void Job::record_failure(int process, const std::string& how) {
   try {
     Store(records_).append(*current_);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
+    fmt::print(stderr, "error: {}\n", visible(e.what()));
   }
   current_.reset();
 }

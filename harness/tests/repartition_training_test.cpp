@@ -57,14 +57,19 @@ TEST(RepartitionTest, GoesOnAsASessionThatBeganWithTheNewPlanFromTheSameState) {
     const auto session = make_session(two.spec(optimizer, two.setup.prepared));
     Two::run(*session, two.setup.prepared, 0, 6);
     session->save(file);
+    const std::vector<std::uint64_t> layers = session->layer_digests();
     session->repartition(two.moved.plan);
+    EXPECT_EQ(session->layer_digests(), layers);
     const auto fresh = make_session(two.spec(optimizer, two.moved));
     EXPECT_THROW(fresh->load(file), InputError);  // another plan has to be asked for
     fresh->load(file, true);
+    EXPECT_EQ(fresh->layer_digests(), layers);
     EXPECT_EQ(session->updates_done(), fresh->updates_done());
     const RunResult a = Two::run(*session, two.moved, 6, 5), b = Two::run(*fresh, two.moved, 6, 5);
     EXPECT_EQ(a.losses, b.losses);
     for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) EXPECT_EQ(session->weights(l), fresh->weights(l));
+    EXPECT_EQ(session->layer_digests(), fresh->layer_digests());
+    EXPECT_NE(session->layer_digests(), layers);
   }
 }
 

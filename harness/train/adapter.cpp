@@ -1,5 +1,7 @@
 #include "harness/train/adapter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -205,6 +207,16 @@ static std::string new_folder_of_run(ProcessGroup* processes) {
   return processes ? processes->broadcast(name, 0) : name;
 }
 
+// A layer that lost something on its way is a defect, and would train on as if nothing had happened.
+static void require_same_layers(const std::vector<std::uint64_t>& before, const std::vector<std::uint64_t>& after,
+                                const CostGraph& costs, bool restart) {
+  for (std::size_t l = 0; l < before.size(); ++l)
+    if (after.at(l) != before[l])
+      throw std::logic_error(
+          fmt::format("layer '{}' has other weights, optimizer state or statistics after {} than before",
+                      costs.layers.at(l).name, restart ? "a restart" : "layers moved"));
+}
+
 double Adapter::carry_out(std::unique_ptr<Session>& session, ProcessGroup* processes, const Restart& restart,
                           double now) {
   if (!next_) throw std::logic_error("no other plan is decided on");
@@ -214,6 +226,8 @@ double Adapter::carry_out(std::unique_ptr<Session>& session, ProcessGroup* proce
   const MovedLayers moved = next.restart ? restarted_layers(prepared_, case_.optimizer, next.plan)
                                          : moved_layers(prepared_, case_.optimizer, from, next.plan);
   adopt(next.plan);
+  std::vector<std::uint64_t> layers_before;
+  if (session) layers_before = session->layer_digests();
   const Steady::time_point began = Steady::now();
   if (session && next.restart && on_wall) {
     const PassingFolder folder(new_folder_of_run(processes));
@@ -230,6 +244,7 @@ double Adapter::carry_out(std::unique_ptr<Session>& session, ProcessGroup* proce
                                  .seconds = on_wall ? since(began) : moved.seconds + next.pause.value,
                                  .bytes = moved.bytes,
                                  .restart = next.restart});
+  if (session) require_same_layers(layers_before, session->layer_digests(), prepared_.costs, next.restart);
   for (const PlanStage& stage : prepared_.plan.stages) change.stages.push_back(stage.layers);
   next_.reset();
   return change.seconds;

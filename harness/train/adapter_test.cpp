@@ -212,6 +212,7 @@ class TimedSession : public Session {
  public:
   std::vector<double> starts;  // of the disturbance, by run
   int moves = 0;
+  int forgets = -1;  // a layer that loses its state in a move
   std::string name;  // what save() writes
 
   explicit TimedSession(Plan plan) : plan_(std::move(plan)) {}
@@ -238,6 +239,7 @@ class TimedSession : public Session {
   void repartition(const Plan& plan) override {
     plan_ = plan;
     ++moves;
+    if (forgets >= 0) digests_[forgets] = 0;
   }
   Evaluation evaluate() override { return {}; }
   Evaluation evaluate_snapshot(std::size_t) override { return {}; }
@@ -248,9 +250,11 @@ class TimedSession : public Session {
   std::vector<double> weights(int) const override { return {}; }
   std::vector<double> gradients(int) const override { return {}; }
   std::int64_t updates_done() const override { return 0; }
+  std::vector<std::uint64_t> layer_digests() const override { return digests_; }
 
  private:
   Plan plan_;
+  std::vector<std::uint64_t> digests_ = std::vector<std::uint64_t>(16, 7);
 };
 
 // The second device is slow from second 1 to 4. What runs after the move is later in the training, so that the episode
@@ -279,6 +283,32 @@ TEST(AdapterTest, EpisodesOfARealRunGoOnAfterAMove) {
   EXPECT_LT(session.starts[1], 2);
   EXPECT_GT(session.starts[2], 4);
   EXPECT_LT(session.starts[2], 5);
+}
+
+TEST(AdapterTest, ALayerThatLosesItsStateInAMoveEndsTheRun) {
+  Scenario scenario("dynpipe", std::vector<double>(16, 1e-3), 2, "none", "5:6");
+  scenario.c.clock = Clock::wall;
+  Disturbance disturbance;
+  disturbance.devices = scenario.prepared.ranks.devices;
+  RunRequest request;
+  request.disturbance = &disturbance;
+  request.order.assign(10, 0);
+  for (const int forgets : {-1, 3}) {
+    Adapter adapter(scenario.c, scenario.prepared, 10);
+    auto timed = std::make_unique<TimedSession>(scenario.prepared.plan);
+    timed->forgets = forgets;
+    std::unique_ptr<Session> session = std::move(timed);
+    std::string defect;
+    try {
+      adapter.run({.updates = 10}, session, request, nullptr, {});
+    } catch (const std::logic_error& e) {
+      defect = e.what();
+    }
+    EXPECT_EQ(defect, forgets < 0
+                          ? ""
+                          : "layer 'layer3' has other weights, optimizer state or statistics after layers moved than "
+                            "before");
+  }
 }
 
 // Two runs of the same case: while one begins again from its state, the other one does, too.

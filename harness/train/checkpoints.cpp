@@ -43,16 +43,19 @@ void Checkpoints::make_folder() const {
 
 // A name for what the file says, so that one that was edited is found out.
 static std::string seal(const Json& record, const TrainingPosition& position) {
-  return digest(Json::array({record, position.next, position.updates, position.seconds}));
+  Json sealed = Json::array({record, position.next, position.updates, position.seconds});
+  if (!position.layers.empty()) sealed.push_back(position.layers);
+  return digest(sealed);
 }
 
 void Checkpoints::write_record(const Record& record, const TrainingPosition& position) const {
   const Json content = to_json(record);
-  const Json json = {{"record", content},
-                     {"next", position.next},
-                     {"updates", position.updates},
-                     {"seconds", position.seconds},
-                     {"seal", seal(content, position)}};
+  Json json = {{"record", content},
+               {"next", position.next},
+               {"updates", position.updates},
+               {"seconds", position.seconds},
+               {"seal", seal(content, position)}};
+  if (!position.layers.empty()) json["layers"] = position.layers;
   try {
     write_text(record_file(), json.dump() + "\n");
   } catch (const RunError& e) {
@@ -81,6 +84,7 @@ TrainingPosition Checkpoints::restore(Session& session, Record& record, const st
     position.next = reader.integer<std::size_t>("next", 1, kMaxWhole);
     position.updates = reader.integer<std::int64_t>("updates", 1, kMaxWhole);
     position.seconds = reader.number("seconds", 0, kMaxSeconds);
+    position.layers = reader.text("layers", "");
     const bool sealed = reader.text("seal") == seal(reader.raw("record"), position);
     const std::string wrong = sealed ? what_is_wrong(restored, position, segments) : "was changed after it was written";
     if (!wrong.empty()) throw InputError(record_file(), wrong, "delete it, and the case starts anew");

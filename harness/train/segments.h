@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "harness/case/case.h"
@@ -22,6 +23,7 @@ struct TrainingPosition {
   std::size_t next = 0;      // undrained segment, counted over the run
   std::int64_t updates = 0;  // done
   double seconds = 0;        // of training on the case's clock
+  std::string layers;        // Session::layer_digests of a training whose layers may move; "": unknown
 };
 
 class Segments {

@@ -110,6 +110,7 @@ class KeepingSession : public Session {
   std::vector<double> weights(int layer) const override { return session_->weights(layer); }
   std::vector<double> gradients(int layer) const override { return session_->gradients(layer); }
   std::int64_t updates_done() const override { return session_->updates_done(); }
+  std::vector<std::uint64_t> layer_digests() const override { return session_->layer_digests(); }
   void repartition(const Plan& plan) override { session_->repartition(plan); }
 
  private:
@@ -142,6 +143,7 @@ class RepeatingSession : public Session {
   std::vector<double> weights(int) const override { no_weights(); }
   std::vector<double> gradients(int) const override { no_weights(); }
   std::int64_t updates_done() const override { return updates_; }
+  std::vector<std::uint64_t> layer_digests() const override { no_weights(); }
   void repartition(const Plan&) override { no_weights(); }
 
  private:

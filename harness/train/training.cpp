@@ -1,7 +1,11 @@
 #include "harness/train/training.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
@@ -21,6 +25,10 @@ namespace sluice {
 static std::shared_ptr<const DataSplit> data_for(const RunCase& c, const Workload& workload) {
   if (c.epochs == 0 && (workload.dataset == "synthetic" || !c.train)) return nullptr;
   return data_of(workload.dataset, workload.model);
+}
+
+static std::string layers_text(const Session& session) {
+  return fmt::format("{:x}", fmt::join(session.layer_digests(), " "));
 }
 
 Training::Training(const RunCase& c, const Prepared& prepared)
@@ -54,6 +62,8 @@ void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* pr
   if (!whole && adapter_.active() &&
       adapter_.resume(record.observed.adaptation.value_or(RecordedAdaptation{}), position.updates))
     session_->repartition(adapter_.prepared().plan);
+  if (!position.layers.empty() && layers_text(*session_) != position.layers)
+    throw std::logic_error("weights, optimizer state or statistics are not those that the checkpoint was made of");
   while (position.next < all.size()) {
     const UndrainedSegment& segment = all[position.next];
     const bool last = position.next + 1 == all.size();
@@ -71,6 +81,7 @@ void Training::run(const Program& first, const RunHooks& hooks, ProcessGroup* pr
     }
     if (session_ && !last) {
       adapter_.describe(record);
+      if (adapter_.active()) position.layers = layers_text(*session_);
       checkpoints.save(*session_, record, position);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "harness/base/stop.h"
 
@@ -37,29 +38,39 @@ class PairCounts {
       check_stop();
       const Pair pair{word.pieces[i], word.pieces[i + 1]};
       if (pair.first == kUnknown || pair.second == kUnknown) continue;
-      std::int64_t& n = counts_[pair];
-      n += sign * word.count;
-      if (sign > 0) words_[pair].insert(index);
-      if (n > 0) queue_.push({n, {-pair.first, -pair.second}});
+      Occurrences& all = occurrences_[pair];
+      all.count += sign * word.count;
+      if (sign > 0) all.words.insert(index);
+      if (!std::exchange(all.changed, true)) changed_.push_back(pair);
     }
   }
   // The most frequent pair; false if none occurs twice. Entries of the queue that a later count has overtaken are
   // thrown away here.
   bool best(Pair& pair) {
-    while (!queue_.empty()) {
+    for (const Pair& one : changed_) {
+      check_stop();
+      Occurrences& all = occurrences_.at(one);
+      all.changed = false;
+      if (all.count > 1) queue_.push({all.count, {-one.first, -one.second}});
+    }
+    changed_.clear();
+    for (; !queue_.empty(); queue_.pop()) {
       const auto [n, negative] = queue_.top();
       pair = {-negative.first, -negative.second};
-      if (n < 2) return false;
-      if (counts_.at(pair) == n) return true;
-      queue_.pop();
+      if (occurrences_.at(pair).count == n) return true;
     }
     return false;
   }
-  std::set<std::size_t> words_with(const Pair& pair) { return std::move(words_[pair]); }
+  std::set<std::size_t> words_with(const Pair& pair) { return std::move(occurrences_.at(pair).words); }
 
  private:
-  std::map<Pair, std::int64_t> counts_;
-  std::map<Pair, std::set<std::size_t>> words_;
+  struct Occurrences {
+    std::int64_t count = 0;
+    std::set<std::size_t> words;
+    bool changed = false;  // since the last best()
+  };
+  std::map<Pair, Occurrences> occurrences_;
+  std::vector<Pair> changed_;
   std::priority_queue<std::pair<std::int64_t, Pair>> queue_;  // pairs negated: older ones first
 };
 
@@ -75,7 +86,10 @@ BytePairs::BytePairs(const std::map<std::string, std::int64_t>& counts, std::int
   std::map<std::pair<std::string, bool>, std::int64_t> characters_seen;
   for (const auto& [word, count] : counts) {
     const std::u32string s = code_points(word);
-    for (std::size_t i = 0; i < s.size(); ++i) characters_seen[{utf8(s.substr(i, 1)), i + 1 == s.size()}] += count;
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      check_stop();
+      characters_seen[{utf8(s.substr(i, 1)), i + 1 == s.size()}] += count;
+    }
   }
   std::vector<std::pair<std::int64_t, std::pair<std::string, bool>>> ranked;
   for (const auto& [character, count] : characters_seen) ranked.emplace_back(-count, character);
@@ -109,6 +123,7 @@ std::vector<std::int32_t> BytePairs::characters(const std::string& word) const {
   std::vector<std::int32_t> ids;
   const std::u32string s = code_points(word);
   for (std::size_t i = 0; i < s.size(); ++i) {
+    check_stop();
     const auto found = character_ids_.find({utf8(s.substr(i, 1)), i + 1 == s.size()});
     ids.push_back(found == character_ids_.end() ? kUnknown : found->second);
   }

@@ -48,6 +48,12 @@ TEST_F(IdxTest, PlainAndGzipGiveTheSameData) {
   EXPECT_EQ(packed.sample_shape, plain.sample_shape);
 }
 
+// 13 million images of 28 x 28 are 10 GB: it is not inflated to find out.
+TEST_F(IdxTest, AGzipFileThatPromisesTooMuchIsRejectedByItsHeader) {
+  const std::string images = put_gz("images.gz", idx_bytes(0x803, {13'000'000, 28, 28}, pixels_));
+  expect_names(error(images, labels_), images, "is larger than such a file can be");
+}
+
 TEST_F(IdxTest, MissingFile) {
   expect_names(error(at("nothing"), labels_), at("nothing"), "no such file");
   expect_names(error(images_, at("nothing.gz")), at("nothing.gz"), "no such file");

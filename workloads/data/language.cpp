@@ -44,11 +44,11 @@ class TokenRow {
   std::vector<std::int32_t> of(const std::vector<std::string>& texts) {
     std::vector<std::int32_t> row;
     for (const std::string& text : texts) {
-      for (const std::string& word : words_of(text)) {
+      each_word(text, [&](const std::string& word) {
         auto& ids = known_[word];  // most words occur many times
         if (ids.empty()) ids = pieces_.encode(std::span(&word, 1));
         row.insert(row.end(), ids.begin(), ids.end());
-      }
+      });
       row.push_back(kEnd);
     }
     return row;
@@ -123,8 +123,7 @@ std::vector<std::string> read_paragraphs(const std::string& path) {
 
 DataSplit encode_running_text(const RunningText& parts, const TextLimits& limits, const std::string& where) {
   std::map<std::string, std::int64_t> counts;
-  for (const std::string& text : parts.train)
-    for (const std::string& word : words_of(text)) ++counts[word];
+  for (const std::string& text : parts.train) each_word(text, [&](const std::string& word) { ++counts[word]; });
   const BytePairs pieces(counts, limits.source_vocabulary);
   TokenRow row(pieces);
   DataSplit split;

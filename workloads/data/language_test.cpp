@@ -102,6 +102,17 @@ TEST(BytePairMerges, AreLearnedNoLongerThanTheCaseMayTake) {
   EXPECT_THROW(BytePairs(counts, 100), Stopped);
 }
 
+TEST_F(RunningTextTest, ALongTextIsReadNoLongerThanTheCaseMayTake) {
+  std::string text;
+  for (int k = 0; k < 1000; ++k) text += "ab abc\n";
+  const std::string path = put_text("long.txt", text);
+  const StopScope limit(nullptr, Seconds(0));
+  EXPECT_THROW(read_lines(path), Stopped);
+  EXPECT_THROW(is_utf8(text), Stopped);
+  EXPECT_THROW(words_of(text), Stopped);
+  EXPECT_THROW(clean_ui_text(text), Stopped);
+}
+
 TEST_F(RunningTextTest, ADictionaryIsReadByItsIndex) {
   put_text("d.index", "00-database-info\tA\tE\nbeta\tJ\tF\nalpha\tE\tF\nzeta\tJ\tF\nfar\tBA\tC\n");
   const std::string text = "infoalphabeta." + std::string(50, ' ') + "xy";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "workloads/data/dataset.h"
 #include "workloads/data/text.h"
 
@@ -13,6 +14,7 @@ std::string at_line(const std::string& path, std::size_t index) { return path + 
 void require_words(std::string_view text, const std::string& where) {
   constexpr std::size_t kMaxWord = 65'536;
   for (std::size_t begin = 0; begin < text.size();) {
+    check_stop();
     const std::size_t end = std::min(text.find_first_of(" \t\f\v\r\n", begin), text.size());
     if (end - begin > kMaxWord)
       throw InputError(where, "has a word of " + std::to_string(end - begin) + " bytes",
@@ -27,6 +29,7 @@ std::vector<std::string> read_lines(const std::string& path) {
   if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);
   std::vector<std::string> lines;
   while (!rest.empty()) {
+    check_stop();
     const std::size_t end = rest.find('\n');
     std::string_view line = rest.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);

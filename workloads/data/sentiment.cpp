@@ -52,8 +52,7 @@ Dataset encode(std::span<const LabelledText> texts, const WordVocabulary& vocabu
 DataSplit encode(std::span<const LabelledText> train, std::span<const LabelledText> validation,
                  std::span<const LabelledText> test, const TextLimits& limits) {
   std::map<std::string, std::int64_t> counts;
-  for (const LabelledText& text : train)
-    for (const std::string& word : words_of(text.text)) ++counts[word];
+  for (const LabelledText& text : train) each_word(text.text, [&](const std::string& word) { ++counts[word]; });
   const WordVocabulary vocabulary(counts, kMinCount, limits.source_vocabulary);
   DataSplit split;
   split.train = encode(train, vocabulary, limits.source_length);

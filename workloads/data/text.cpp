@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/splitmix64.h"
+#include "harness/base/stop.h"
 
 namespace sluice {
 
@@ -84,6 +85,7 @@ std::size_t placeholder(std::u32string_view s, std::size_t at) {
     return end - at;
   }
   if (first == '$' && (second == '(' || second == '{')) {
+    stop_now();
     const std::size_t end = s.find(second == '(' ? U')' : U'}', at);
     return end == std::u32string_view::npos ? 0 : end + 1 - at;
   }
@@ -106,8 +108,13 @@ std::size_t tag(std::u32string_view s, std::size_t at) {
 
 bool is_utf8(std::string_view text) {
   char32_t c;
-  for (std::size_t at = 0; at < text.size();)
+  for (std::size_t at = 0, checked = 0; at < text.size();) {
+    if (at >= checked) {
+      stop_now();
+      checked = at + 65'536;
+    }
     if (!next_code_point(text, at, c)) return false;
+  }
   return true;
 }
 
@@ -139,11 +146,13 @@ std::string utf8(std::u32string_view text) {
   return result;
 }
 
-std::vector<std::string> words_of(std::string_view text) {
+namespace {
+
+void each_word_of_part(std::string_view text, const std::function<void(const std::string& word)>& use) {
   std::u32string s = code_points(text);
   for (char32_t& c : s) c = c == 0x2019 ? U'\'' : lower(c);  // the typographic apostrophe
-  std::vector<std::string> result;
   for (std::size_t at = 0; at < s.size();) {
+    check_stop();
     if (is_space(s[at]) || s[at] == 0xad) {  // a soft hyphen outside of a word says nothing
       ++at;
       continue;
@@ -159,10 +168,27 @@ std::vector<std::string> words_of(std::string_view text) {
         if (s[end] != 0xad) word.push_back(s[end]);
       }
     }
-    result.push_back(utf8(word));
+    use(utf8(word));
     at = end;
   }
-  return result;
+}
+
+}  // namespace
+
+void each_word(std::string_view text, const std::function<void(const std::string& word)>& use) {
+  // No word goes across a line or a space.
+  constexpr std::string_view kSpaces = " \n";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(kSpaces, std::min(begin + 4096, text.size())), text.size());
+    each_word_of_part(text.substr(begin, end - begin), use);
+    begin = end;
+  }
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  each_word(text, [&](const std::string& word) { words.push_back(word); });
+  return words;
 }
 
 std::string clean_ui_text(std::string_view text) {
@@ -173,6 +199,7 @@ std::string clean_ui_text(std::string_view text) {
     if (!result.empty() && result.back() != ' ') result.push_back(' ');
   };
   for (std::size_t at = 0; at < s.size();) {
+    check_stop();
     if (is_space(s[at])) {
       space();
       ++at;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -27,6 +28,8 @@ std::string utf8(std::u32string_view text);
 // every other character but white space is a token of its own. "{}" is one token. Letters of ASCII, Latin-1, Greek and
 // Cyrillic are lower-cased.
 std::vector<std::string> words_of(std::string_view text);
+// The same, one by one, for texts of any length.
+void each_word(std::string_view text, const std::function<void(const std::string& word)>& use);
 
 // The readable part of a user-interface string:
 //   - markup <...> goes (a "<" that no letter or "/" follows stays: "a < b"),

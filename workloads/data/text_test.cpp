@@ -39,6 +39,18 @@ TEST(Words, AreLowerCasedAndSignsStandAlone) {
   EXPECT_EQ(words_of("Zeilen\xc2\xadumbruch"), Words{"zeilenumbruch"});  // a soft hyphen
 }
 
+TEST(Words, OfALongTextAreThoseOfItsParts) {
+  const std::string part = "It\u2019s {} caf\u00e9's 3.5\t\xc3 a\xe2\x82 -b\n";
+  const Words of_part = words_of(part);
+  std::string text;
+  Words expected;
+  for (int k = 0; k < 1000; ++k) {
+    text += part + std::string(static_cast<std::size_t>(k % 7), ' ');
+    expected.insert(expected.end(), of_part.begin(), of_part.end());
+  }
+  EXPECT_EQ(words_of(text), expected);
+}
+
 TEST(UiText, LosesAcceleratorsButNotIdentifiers) {
   EXPECT_EQ(clean_ui_text("~Open..."), "Open...");
   EXPECT_EQ(clean_ui_text("E_xit"), "Exit");

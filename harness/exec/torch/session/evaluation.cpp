@@ -71,6 +71,7 @@ TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
 
 // flat: what every stage reads, its newest weights or those of a snapshot.
 Evaluation TorchSession::evaluate_with(const FlatOf& flat) const {
+  const NoStopScope together(processes() != nullptr);
   const WeightsOf weights = weights_of(flat);
   at::set_num_threads(1);  // with more, a busy machine makes the threads wait for one another
   Evaluation result;
@@ -78,7 +79,6 @@ Evaluation TorchSession::evaluate_with(const FlatOf& flat) const {
   const std::int64_t n = spec_.feed->test_samples;
   double correct = 0, scored = 0;
   for (std::int64_t first = 0; first < n; first += kChunk) {
-    if (!processes()) stop_now();
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kChunk, n - first)));
     std::iota(indices.begin(), indices.end(), first);
     const at::Tensor target = load_targets(context_, false, indices);

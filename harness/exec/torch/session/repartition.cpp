@@ -7,7 +7,10 @@
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
+#include "harness/exec/bytes.h"
 #include "harness/exec/torch/session/torch_session.h"
+#include "harness/exec/word_hash.h"
 
 namespace sluice {
 
@@ -28,11 +31,41 @@ std::vector<TorchSession::LayerState> TorchSession::layers_of(StageId stage) con
     LayerState& layer = result.emplace_back();
     // The pipe is drained: only the newest version is read again.
     for (std::size_t k = versions - 1; k < state.tensors.size(); ++k)
-      layer.pieces.push_back(state.tensors[k].narrow(0, offset, n).clone());
-    for (const at::Tensor& buffer : buffers[i]) layer.buffers.push_back(buffer.clone());
+      layer.pieces.push_back(state.tensors[k].narrow(0, offset, n));
+    layer.buffers = buffers[i];
     offset += n;
   }
   return result;
+}
+
+std::vector<std::uint64_t> TorchSession::layer_digests() const {
+  const c10::InferenceMode no_autograd;
+  std::vector<std::uint64_t> digests(spec_.model.layers.size(), 0);
+  for (std::size_t s = 0; s < placement_.stages.size(); ++s) {
+    if (!owns(StageId(s))) continue;
+    const StageWeights::State state = owner_of(StageId(s)).weights(StageId(s)).state();
+    const std::int64_t numbers[] = {state.numbers.front(), state.numbers.back()};  // steps; the newest version's
+    const std::vector<LayerState> layers = layers_of(StageId(s));
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      std::uint64_t& hash = digests[spec_.plan.stages[s].layers[i]];
+      hash = word_hash(numbers, sizeof numbers);
+      for (const auto* tensors : {&layers[i].pieces, &layers[i].buffers})
+        for (const at::Tensor& tensor : *tensors) {
+          const at::Tensor values = tensor.cpu().contiguous();
+          hash = word_hash(values.const_data_ptr(), values.nbytes(), hash);
+        }
+    }
+  }
+  if (!processes()) return digests;
+  ByteWriter out;
+  out.list(digests);
+  std::ranges::fill(digests, 0);
+  for (const std::string& bytes : processes()->all_gather(out.bytes())) {
+    std::vector<std::uint64_t> theirs;
+    ByteReader(bytes).list(theirs);
+    for (std::size_t l = 0; l < digests.size(); ++l) digests[l] += theirs[l];  // 0 but in the layer's owner
+  }
+  return digests;
 }
 
 // The most that a rank has held, under this plan or one before.
@@ -99,6 +132,7 @@ void TorchSession::restore_layers(const std::vector<LayerState>& layers, std::in
 
 void TorchSession::repartition(const Plan& plan) {
   const c10::InferenceMode no_autograd;
+  const NoStopScope together(processes() != nullptr);
   if (!devices_.empty()) throw std::logic_error("layers on GPUs do not move");
   const RankMap ranks = ranks_of(plan);
   if (ranks.devices.size() != workers_.size()) throw std::logic_error("a plan of other ranks than the session's");
@@ -122,6 +156,9 @@ void TorchSession::repartition(const Plan& plan) {
   for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
     std::vector<LayerState> own;
     if (owns(StageId(s))) own = layers_of(StageId(s));
+    for (LayerState& layer : own)
+      for (auto* tensors : {&layer.pieces, &layer.buffers})
+        for (at::Tensor& tensor : *tensors) tensor = tensor.clone();
     const std::vector<int>& of_stage = spec_.plan.stages[s].layers;
     for (std::size_t i = 0; i < of_stage.size(); ++i) {
       from[of_stage[i]] = owner_rank(StageId(s));

@@ -15,6 +15,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/stop.h"
 #include "harness/exec/co_runs.h"
 #include "harness/exec/core_gauge.h"
 #include "harness/exec/disturbance.h"
@@ -230,7 +231,9 @@ class Chain {
   }
 
   Execution execute(int updates, std::vector<Probe>* probes) {
+    stop_now();
     RunRequest request;
+    request.timeout = time_left();
     request.iterations = updates;
     request.traced_iteration = updates / 2;
     request.probes = probes;
@@ -239,7 +242,12 @@ class Chain {
     if (train_samples_ > 0)
       for (std::int64_t k = 0; k < updates * samples_; ++k) request.order.push_back((at_ + k) % train_samples_);
     at_ += updates * samples_;
-    return session_->run(program_, request).execution;
+    try {
+      return session_->run(program_, request).execution;
+    } catch (const RunStopped&) {
+      stop_now();  // the limit of the case, not of a run
+      throw;
+    }
   }
 
   // The first update is not sampled.

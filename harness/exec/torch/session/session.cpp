@@ -10,6 +10,7 @@
 #endif
 
 #include "harness/base/error.h"
+#include "harness/base/stop.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/threads.h"
 #include "harness/exec/throttled_transport.h"
@@ -39,6 +40,7 @@ TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
   install_counting_allocator();
   know_torch_errors();
   const c10::InferenceMode no_autograd;
+  const NoStopScope together(processes() != nullptr);
   if (spec.sharding.active() && !spec.rule.synchronous())
     throw InputError("sharding", "the system updates without a flush, which needs whole weights",
                      "use it with replicas");
@@ -75,6 +77,7 @@ void TorchSession::make_workers(const std::vector<std::vector<at::Tensor>>& init
       held[weight_gradient_rank.index()].push_back(StageId(s));
   loss_stage_ = StageId(stage_of.back());
   for (std::size_t r = 0; r < held.size(); ++r) {
+    stop_now();
     workers_.emplace_back();
     if (!here(Rank(r))) continue;
     workers_.back() =

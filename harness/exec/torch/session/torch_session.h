@@ -36,6 +36,7 @@ class TorchSession : public Session {
   std::vector<double> weights(int layer) const override;
   std::vector<double> gradients(int layer) const override;
   std::int64_t updates_done() const override { return updates_; }
+  std::vector<std::uint64_t> layer_digests() const override;
   void repartition(const Plan& plan) override;
 
  private:
@@ -99,7 +100,7 @@ class TorchSession : public Session {
   };
   MemoryByKind peak_of(Rank rank) const;
   StageWeights::State own_state() const;
-  std::vector<LayerState> layers_of(StageId stage) const;
+  std::vector<LayerState> layers_of(StageId stage) const;  // views of the stage's tensors
   std::vector<LayerState> layers_of(const std::vector<int>& layers, const CheckpointStage& stage,
                                     const std::string& path) const;
   void restore_layers(const std::vector<LayerState>& layers, std::int64_t steps);

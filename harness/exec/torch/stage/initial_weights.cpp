@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "harness/base/stop.h"
 #include "harness/exec/torch/stage/stage_module.h"
 
 namespace sluice {
@@ -42,6 +43,7 @@ std::vector<std::vector<at::Tensor>> initial_weights(const ModelGraph& model, st
     }
     // As in PyTorch, where a module draws a weight before it is tied to another's.
     for (const ParameterSpec& parameter : parameters(untied(layer))) {
+      stop_now();
       auto found = generators.find(block);
       if (found == generators.end()) {
         const std::uint64_t stream = seed + static_cast<std::uint64_t>(block);

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "harness/base/stop.h"
 #include "harness/exec/torch/layers/divided_product.h"
 #include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/model/cost_graph.h"
@@ -232,6 +233,7 @@ std::vector<at::Tensor> StageModule::forward(std::span<const at::Tensor> receive
   if (stash) stash->layers.resize(impl.steps.size());
   std::copy(received.begin(), received.end(), impl.values.begin());
   for (std::size_t i = 0; i < impl.steps.size(); ++i) {
+    stop_now();
     const Impl::Step& step = impl.steps[i];
     const bool keeps = step.has_gradient || (step.joins_chunks && mode.chunk.count > 1);
     LayerStash* const kept = stash && keeps ? &stash->layers[i] : nullptr;
@@ -268,6 +270,7 @@ std::vector<at::Tensor> StageModule::input_gradient(std::span<const at::Tensor> 
   impl.expect(stash.layers.size(), impl.steps.size(), "layers in the stash");
   for (std::size_t i = 0; i < impl.sends.size(); ++i) impl.grads[impl.sends[i]] = sent_gradients[i];
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
+    stop_now();
     const Impl::Step& step = impl.steps[i];
     const ProbeScope scope(impl.probe, impl.counters, impl.sample_of(ProbeSample::Kind::input_gradient, i));
     LayerStash& kept = stash.layers[i];
@@ -334,6 +337,7 @@ void StageModule::weight_gradient(std::span<StageStashTensors* const> stashes, s
   Impl& impl = *impl_;
   impl.expect(gradients.size(), impl.weight_count(), "gradients");
   for (std::size_t i = impl.steps.size(); i-- > 0;) {
+    stop_now();
     const Impl::Step& step = impl.steps[i];
     impl.with_stash.clear();
     for (StageStashTensors* stash : stashes) {

@@ -7,6 +7,7 @@
 
 #include "harness/exec/torch/layers/divided_product.h"
 #include "harness/exec/torch/stage/stage_worker.h"
+#include "harness/exec/word_hash.h"
 
 namespace sluice {
 
@@ -202,22 +203,13 @@ void TorchWorker::infer(State& s, const Instruction& op) {
   finish_batch(s, op);
 }
 
-// FNV-1a over words of 8 bytes, each micro-batch's rows on their own.
+// Each micro-batch's rows on their own.
 void TorchWorker::add_output(const State& s, const Instruction& op, const at::Tensor& output) {
   const int at_once = microbatches_per_op_of(s);
   const auto* bytes = static_cast<const char*>(output.const_data_ptr());
   const std::size_t size = output.nbytes() / static_cast<std::size_t>(at_once);
   const int first = iteration_ * context_.program->microbatches + op.micro.value * at_once;
-  for (int m = 0; m < at_once; ++m, bytes += size) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (std::size_t k = 0; k < size; k += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + k, std::min<std::size_t>(8, size - k));
-      hash = (hash ^ word) * 0x100000001b3;
-      hash ^= hash >> 29;  // so that the high bytes of a word reach the low ones of the hash
-    }
-    output_digests_[first + m] = hash | 1;  // never 0
-  }
+  for (int m = 0; m < at_once; ++m, bytes += size) output_digests_[first + m] = word_hash(bytes, size) | 1;  // never 0
 }
 
 // The batch's last micro-batch on this rank: progress, and a failure that is asked for.
