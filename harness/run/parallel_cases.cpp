@@ -170,13 +170,18 @@ std::vector<std::pair<std::filesystem::path, std::optional<SweepPart>>> early_fi
 
 RecordsInOrder::RecordsInOrder(Store& store, std::optional<SweepPart> shard)
     : store_(store), early_path_(store.path().string() + early_ending(shard)) {
-  store.claim(shard, [this] { take_over_early_files(); });
+  store.claim(shard, [&] { take_over_early_files(shard); });
 }
 
-void RecordsInOrder::take_over_early_files() {
+void RecordsInOrder::take_over_early_files(std::optional<SweepPart> own) {
+  // A shard of another number, which was killed under another name of the file, has cases in common with shards that
+  // run now and have looked at the store already: its records wait until nobody else runs.
+  const bool alone = !store_.is_claimed(std::nullopt);
   std::vector<std::filesystem::path> left;
-  for (const auto& [file, shard] : early_files(store_))
-    if (!store_.is_claimed(shard)) left.push_back(file);
+  for (const auto& [file, shard] : early_files(store_)) {
+    const bool same_parts = own && shard && own->count == shard->count;
+    if (!store_.is_claimed(shard) && (alone || same_parts)) left.push_back(file);
+  }
   if (left.empty()) return;
   // A process may have been killed after it stored a record in turn, or while it moved records.
   std::set<std::string> lines, final_digests;

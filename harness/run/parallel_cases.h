@@ -56,7 +56,7 @@ bool is_final(const Record& record);
 class RecordsInOrder {
  public:
   // Claims the store for the sweep or its shard, and moves into it what processes that are gone left in such files,
-  // other than what it holds already. Throws as Store.
+  // other than what it holds already and what a process may have begun anew. Throws as Store.
   explicit RecordsInOrder(Store& store, std::optional<SweepPart> shard = std::nullopt);
   // What case k has come to; nullopt: no record. Every k once. Throws RunError (full disk).
   void put(std::size_t k, const std::optional<Record>& record);
@@ -64,7 +64,7 @@ class RecordsInOrder {
   void finish();
 
  private:
-  void take_over_early_files();
+  void take_over_early_files(std::optional<SweepPart> own);
   void store_all_in_turn();
   void drop_early_file();
 

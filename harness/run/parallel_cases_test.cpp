@@ -243,6 +243,28 @@ TEST_F(Records, OfKilledShardsAreFoundByAnyLaterRunAndStoredOnce) {
   EXPECT_FALSE(std::filesystem::exists(file() + ".early.0-of-2"));
 }
 
+TEST_F(Records, OfAShardOfAnotherNumberWaitWhileShardsRunThatMayHaveBegunItsCases) {
+  const std::string link = folder_ + "/link.jsonl";
+  std::ofstream{file()};
+  std::filesystem::create_hard_link(file(), link);
+  {
+    Store whole(link);
+    RecordsInOrder in_order(whole, SweepPart{0, 1});
+    in_order.put(1, record("b"));  // then it is killed
+  }
+  {
+    Store one(file()), zero(link);
+    RecordsInOrder of_one(one, SweepPart{1, 2});  // by the file's other name: it does not know of that record
+    RecordsInOrder of_zero(zero, SweepPart{0, 2});
+    of_one.put(0, record("b"));
+    EXPECT_EQ(stored(), Digests{"b"});
+  }
+  Store store(link);
+  RecordsInOrder in_order(store);
+  EXPECT_EQ(stored(), Digests{"b"});
+  EXPECT_FALSE(std::filesystem::exists(link + ".early.0-of-1"));
+}
+
 // What a sweep's file holds, whatever runs side by side.
 class SideBySideSweep : public Records {
  protected:
