@@ -28,7 +28,8 @@ TEST(CoreGauge, OneThreadIsComparedWithTheBestThatOneEverWas) {
 }
 
 TEST(CoreGauge, MoreThreadsThanCoresAreSeenAndWaitedForNoLongerThanAsked) {
-  CoreGauge gauge(4 * static_cast<int>(std::thread::hardware_concurrency()), 0.2);
+  // So many that they are slow beside one thread of a busy machine, too.
+  CoreGauge gauge(16 * static_cast<int>(std::thread::hardware_concurrency()), 0.2);
   EXPECT_GT(gauge.slowdown(), 1.4);
   EXPECT_TRUE(gauge.again());
   EXPECT_LT(seconds_of_wait(gauge), 5);
