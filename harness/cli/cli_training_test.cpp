@@ -86,7 +86,7 @@ TEST_F(Cli, ScheduleKnowsTheStagesOfARank) {
   rejects({"schedule", "--system", "gpipe", "--chunks", "0"}, {"--chunks", "out of range"});
   rejects({"schedule", "--system", "zeropp", "--chunks", "2", "--set", "chunks=3"},
           {"--chunks", "is 2, but chunks=3 is set"});
-  rejects({"schedule", "--system", "zero_bubble", "--microbatches", "9999999"}, {"--microbatches"});
+  rejects({"schedule", "--system", "hanayo", "--microbatches", "9999999"}, {"--microbatches"});
 }
 
 TEST_F(Cli, ScheduleDrawsAGridThatFitsATerminal) {
