@@ -28,7 +28,7 @@ TEST(CoreGauge, OneThreadIsComparedWithTheBestThatOneEverWas) {
 }
 
 TEST(CoreGauge, MoreThreadsThanCoresAreSeenAndWaitedForNoLongerThanAsked) {
-  // So many that they are slow beside one thread of a busy machine, too.
+  // Enough to be slow even against one thread that ran while the machine was busy.
   CoreGauge gauge(16 * static_cast<int>(std::thread::hardware_concurrency()), 0.2);
   EXPECT_GT(gauge.slowdown(), 1.4);
   EXPECT_TRUE(gauge.again());

@@ -187,7 +187,7 @@ struct Module {
   std::int64_t vocabulary = 0;                    // those ids are below it; 0: no input is ids
   double forward_flop = 0, input_gradient_flop = 0, weight_gradient_flop = 0;  // of a sample
   bool keeps_input = true, keeps_output = true;                                // until the end of W
-  // Bytes (fp32) that are kept besides, forward -> backward and, once split, input gradient -> weight gradient.
+  // Bytes (fp32) that are kept in addition, forward -> backward and, once split, input gradient -> weight gradient.
   std::int64_t stash = 0, stash_per_microbatch = 0, weight_stash = 0, weight_stash_per_microbatch = 0;
 };
 struct Flatten {};  // a view: [c, h, w] -> [c h w]

@@ -34,7 +34,7 @@ std::vector<Ruled> ruled_systems() {
   return result;
 }
 
-// None: the system has no order for so many micro-batches.
+// None: the system has no order for this number of micro-batches.
 std::optional<Made> made_if_possible(const Ruled& ruled, int p, int m) {
   try {
     return make(ruled.system->name, p, m, ruled.options.values());
@@ -89,8 +89,7 @@ RC_GTEST_PROP(ChainClock, IsTheSimulatorToTheBit, ()) {
   std::vector<StageCost> costs;
   const auto seconds = [] { return Seconds(*rc::gen::inRange(1, 1000) / 7.0); };
   const ScheduleProblem& problem = made.chain.problem;
-  for (int s = 0; s < problem.stages(); ++s)
-    costs.push_back({seconds(), seconds(), seconds(), Seconds(0), Bytes(0)});
+  for (int s = 0; s < problem.stages(); ++s) costs.push_back({seconds(), seconds(), seconds(), Seconds(0), Bytes(0)});
   const auto simulated_with = [&](bool barrier, int updates) {
     return simulate(lower(made.schedule, problem.graph, problem.placement, {}, {}, {.step_barrier = barrier}),
                     {costs, {}}, latency_cluster(p, latency), made.chain.devices, {.iterations = updates});

@@ -1,4 +1,7 @@
-"""The layers of sluice/model/1 that a recording consists of, where Sluice knows every one."""
+"""The layers of sluice/model/1 that a recording consists of, where Sluice knows every one.
+
+One file: the class Declaring is most of it, and its methods, one for each operation, share the state of a recording.
+"""
 import math
 
 import torch

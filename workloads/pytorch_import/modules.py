@@ -23,7 +23,7 @@ STATISTICS = {"batch_norm", "instance_norm"}  # functions that change their seco
 
 
 class Batch:
-    """A number among the arguments: so many times the micro-batch."""
+    """A number among the arguments that is a multiple of the micro-batch: `times` as large."""
 
     def __init__(self, times):
         self.times = times

@@ -211,9 +211,8 @@ TEST_F(ModuleLayer, StartsWithTheWeightsInItsFile) {
   EXPECT_EQ(parameter_count(model), 24 + 24 + 4);
 }
 
-// Autograd keeps tanh's output [5, 6] (also the second product's operand), the norm's output [5, 4], mean and
-// deviation, and the product before scaling, besides the input; after I the gradients at both products, the norm and
-// the scale.
+// Autograd keeps the input, tanh's output [5, 6] (also the second product's operand), the norm's output [5, 4], mean
+// and deviation, and the product before scaling; after I the gradients at both products, the norm and the scale.
 TEST_F(ModuleLayer, KeepsWhatAutogradSavesAndNoWeight) {
   install_counting_allocator();
   const auto layer = make_it(written("block", kBlock));

@@ -81,8 +81,8 @@ class Allocated {
   Allocated();
   ~Allocated();
   Allocated(const Allocated&) = delete;
-  // What of it is not freed yet, but for the storage of the output, counts as activations if it counts as buffers: what
-  // autograd keeps of operations, out of reach of recount().
+  // What is not freed yet and counts as buffers counts as activations from now on, the output's storage excepted: it is
+  // what autograd keeps of operations, out of reach of recount().
   void keep(const at::Tensor& output);
 };
 
