@@ -88,7 +88,9 @@ const Comparison& only_comparison(std::span<const Comparison> all, const FigureO
     values.resize(values.size() - more);
     differ += fmt::format("{}{} ({}{})", differ.empty() ? "" : ", ", key, fmt::join(values, ", "),
                           more > 0 ? fmt::format(" and {} more", more) : "");
-    if (advice.empty()) advice = key + "=" + values.front();
+    if (!advice.empty()) return;
+    advice = key + "=" + values.front();
+    if (advice.find(' ') != std::string::npos) advice = "'" + advice + "'";  // for the shell
   };
   add("workload", [](const Comparison& c) { return c.workload; });
   add("cluster", [](const Comparison& c) { return c.cluster; });

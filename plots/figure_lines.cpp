@@ -213,8 +213,13 @@ Json memory_figure(const Comparison& comparison, const FigureOptions& options) {
     FigureRow row;
     std::vector<std::pair<double, double>> points;  // seconds, bytes
   };
-  std::vector<Line> lines;
-  double longest = 0, largest = 0;
+  struct Held {
+    FigureRow row;
+    std::vector<HeldPoint> points;
+    MemorySplit peak;
+  };
+  std::vector<Held> of_rows;
+  std::vector<const Record*> records;
   for (const FigureRow& row : figure_rows(comparison, options, "peak_memory")) {
     const auto found = std::ranges::find_if(row.row->records, [](const Record& r) {
       return has_metrics(r) && !r.timeline.empty() && !r.peak_bytes.empty();
@@ -224,18 +229,25 @@ Json memory_figure(const Comparison& comparison, const FigureOptions& options) {
     const auto fullest = static_cast<std::size_t>(std::ranges::max_element(found->peak_bytes, {}, &MemorySplit::total) -
                                                   found->peak_bytes.begin());
     if (fullest >= held.size() || held[fullest].empty()) continue;
-    const MemorySplit& peak = found->peak_bytes[fullest];
+    of_rows.push_back({row, held[fullest], found->peak_bytes[fullest]});
+    records.push_back(&*found);
+  }
+  const std::vector<TimeSpan> spans = comparable_spans(records);
+  std::vector<Line> lines;
+  double longest = 0, largest = 0;
+  for (std::size_t k = 0; k < of_rows.size(); ++k) {
+    const auto& [row, held, peak] = of_rows[k];
+    const TimeSpan& span = spans[k];
     int most = 0;
-    for (const HeldPoint& p : held[fullest]) most = std::max(most, p.held);
-    double begin = std::numeric_limits<double>::infinity(), end = 0;
-    for (const TimelineOp& op : found->timeline) begin = std::min(begin, op.start), end = std::max(end, op.end);
+    for (const HeldPoint& p : held) most = std::max(most, p.held);
     const auto always = static_cast<double>(peak.total - peak.activations);
     Line line{row, {{0, always}}};
-    for (const HeldPoint& p : held[fullest])
-      line.points.emplace_back(p.seconds - begin,
-                               always + static_cast<double>(peak.activations) * p.held / std::max(most, 1));
-    line.points.emplace_back(end - begin, line.points.back().second);
-    longest = std::max(longest, end - begin);
+    for (const HeldPoint& p : held)
+      if (p.seconds <= span.end)
+        line.points.emplace_back(p.seconds - span.begin,
+                                 always + static_cast<double>(peak.activations) * p.held / std::max(most, 1));
+    line.points.emplace_back(span.seconds(), line.points.back().second);
+    longest = std::max(longest, span.seconds());
     for (const auto& [at, bytes] : line.points) largest = std::max(largest, bytes);
     lines.push_back(std::move(line));
   }

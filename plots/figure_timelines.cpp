@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "harness/base/error.h"
 #include "plots/figure_frame.h"
@@ -17,24 +16,24 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
   struct Block {
     FigureRow row;
     const Record* record;
-    double begin = std::numeric_limits<double>::infinity(), end = 0;
-    int ranks = 0;
+    TimeSpan shown;
+    int ranks;
   };
   std::vector<Block> blocks;
-  double longest = 0;
+  std::vector<const Record*> records;
   for (const FigureRow& row : figure_rows(comparison, options, "bubble")) {
     const auto found =
         std::ranges::find_if(row.row->records, [](const Record& r) { return has_metrics(r) && !r.timeline.empty(); });
     if (found == row.row->records.end()) continue;
-    Block block{row, &*found};
-    block.ranks = found->ranks;
-    for (const TimelineOp& op : found->timeline) {
-      block.begin = std::min(block.begin, op.start);
-      block.end = std::max(block.end, op.end);
-      block.ranks = std::max(block.ranks, op.rank + 1);
-    }
-    longest = std::max(longest, block.end - block.begin);
-    blocks.push_back(block);
+    blocks.push_back({row, &*found, {}, found->ranks});
+    for (const TimelineOp& op : found->timeline) blocks.back().ranks = std::max(blocks.back().ranks, op.rank + 1);
+    records.push_back(&*found);
+  }
+  const std::vector<TimeSpan> spans = comparable_spans(records);
+  double longest = 0;
+  for (std::size_t k = 0; k < blocks.size(); ++k) {
+    blocks[k].shown = spans[k];
+    longest = std::max(longest, spans[k].seconds());
   }
   if (blocks.empty() || !(longest > 0))
     throw InputError("figure timelines", "no record has a timeline (reference records are kept without them)",
@@ -87,7 +86,7 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
     for (int rank = 0; rank < block.ranks; ++rank) {
       const double up = top + kRank * rank;
       idle.push_back({{"start", 0},
-                      {"end", (block.end - block.begin) / scale.divisor},
+                      {"end", block.shown.seconds() / scale.divisor},
                       {"top", up + 0.05},
                       {"bottom", up + kRank - 0.05}});
       if (named)
@@ -99,13 +98,15 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
                                      {"text", std::to_string(rank)}}));
     }
     for (const TimelineOp& op : block.record->timeline) {
+      if (op.start >= block.shown.end) continue;
       const std::vector<TimelinePart> parts = read_parts(op.op);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         if (moves_data(parts[i])) continue;
         const OpLook& kind = op_kind(parts[i].kind);
         double up = top + kRank * op.rank + 0.05, down = up + kRank - 0.1;
         if (parts.size() == 2) (i == 0 ? down : up) = (up + down) / 2;
-        const double start = (op.start - block.begin) / scale.divisor, stop = (op.end - block.begin) / scale.divisor;
+        const double start = (op.start - block.shown.begin) / scale.divisor;
+        const double stop = (std::min(op.end, block.shown.end) - block.shown.begin) / scale.divisor;
         ops.push_back({{"start", start}, {"end", stop}, {"top", up}, {"bottom", down}, {"color", kind.color}});
         const double wide = (stop - start) / end * frame.plot_width();
         if (named && parts.size() == 1 && !parts[i].micro.empty() && wide >= text_width(parts[i].micro, font) + 1)

@@ -8,6 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "results/metrics.h"
+
 namespace sluice {
 namespace {
 
@@ -160,6 +162,34 @@ std::vector<std::vector<HeldPoint>> held_over_time(const Record& record) {
     for (const auto& [at, change] : steps) points.push_back({at, held += change});
   }
   return result;
+}
+
+std::vector<TimeSpan> comparable_spans(const std::vector<const Record*>& records) {
+  std::vector<TimeSpan> spans;
+  std::vector<bool> goes_on;
+  double longest_step = 0, shortest = std::numeric_limits<double>::infinity();
+  for (const Record* record : records) {
+    TimeSpan span{std::numeric_limits<double>::infinity(), 0};
+    std::map<int, double> ends;  // of a rank
+    for (const TimelineOp& op : record->timeline) {
+      span.begin = std::min(span.begin, op.start);
+      ends[op.rank] = std::max(ends[op.rank], op.end);
+    }
+    goes_on.push_back(is_asynchronous(*record) || is_inference(*record));
+    const auto by_end = [](const auto& a, const auto& b) { return a.second < b.second; };
+    span.end =
+        (goes_on.back() ? std::ranges::min_element(ends, by_end) : std::ranges::max_element(ends, by_end))->second;
+    if (goes_on.back()) {
+      shortest = std::min(shortest, span.seconds());
+    } else {
+      longest_step = std::max(longest_step, span.seconds());
+    }
+    spans.push_back(span);
+  }
+  const double limit = longest_step > 0 ? longest_step : shortest;
+  for (std::size_t k = 0; k < spans.size(); ++k)
+    if (goes_on[k]) spans[k].end = std::min(spans[k].end, spans[k].begin + limit);
+  return spans;
 }
 
 }  // namespace sluice

@@ -51,4 +51,14 @@ struct HeldPoint {
 // timeline has no backward.
 std::vector<std::vector<HeldPoint>> held_over_time(const Record& record);
 
+struct TimeSpan {
+  double begin = 0, end = 0;  // seconds of the record's timeline
+  double seconds() const { return end - begin; }
+};
+// Which part of each timeline (none is empty) a figure with one time axis shows, so that all show equal work: one step
+// of a synchronous system, whole. Of asynchronous systems and of inference a record holds the first batches only; they
+// are shown for as long as the longest of those steps (without one: as the shortest of themselves), at most until the
+// first of their ranks has no op left.
+std::vector<TimeSpan> comparable_spans(const std::vector<const Record*>& records);
+
 }  // namespace sluice

@@ -87,5 +87,26 @@ TEST(TimelineOps, WhatIsReleasedBeforeItWasMadeWasHeldAtTheBegin) {
   EXPECT_TRUE(held_over_time(with({{0, "0F0", 0, 1}}, 1)).empty());  // inference holds nothing
 }
 
+TEST(TimelineOps, ChartsOnOneTimeAxisShowEqualWork) {
+  Record step = with({{0, "0F0", 1, 2}, {0, "0B0", 4, 6}, {1, "1F0", 2, 3}, {1, "1B0", 3, 4}});
+  step.system = "gpipe";
+  Record first_batches =
+      with({{0, "0F0", 0, 1}, {0, "0F1", 1, 2}, {0, "0B0", 5, 8}, {1, "1F0", 1, 2}, {1, "1B0", 2, 10}});
+  first_batches.system = "pipedream";
+  const auto spans = [](const std::vector<const Record*>& records) {
+    std::vector<std::pair<double, double>> pairs;
+    for (const TimeSpan& s : comparable_spans(records)) pairs.emplace_back(s.begin, s.end);
+    return pairs;
+  };
+  using Pairs = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(spans({&step, &first_batches}), (Pairs{{1, 6}, {0, 5}}));  // 5 seconds each
+  EXPECT_EQ(spans({&first_batches}), (Pairs{{0, 8}}));                 // rank 0 is recorded until then
+  Record longer = first_batches;
+  longer.timeline.push_back({0, "0B1", 8, 11});
+  EXPECT_EQ(spans({&longer, &first_batches}), (Pairs{{0, 8}, {0, 8}}));
+  step.timeline.push_back({0, "step", 6, 40});
+  EXPECT_EQ(spans({&step, &first_batches}), (Pairs{{1, 40}, {0, 8}}));  // no more is recorded
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,35 +1,43 @@
 #include "results/record_filter.h"
 
 #include <algorithm>
-#include <optional>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "results/fields.h"
+#include "results/metrics.h"
 
 namespace sluice {
 namespace {
 
 struct Filter {
-  std::string text, key;
+  std::string text, key, values;
   bool equal = true;
-  std::vector<std::string> values;
 };
 
 Filter parse(const std::string& text) {
-  Filter filter{text};
   const std::size_t equals = text.find('=');
   const bool different = equals != std::string::npos && equals > 0 && text[equals - 1] == '!';
   if (equals == std::string::npos || equals == (different ? 1u : 0u))
     throw InputError("--filter", "'" + text + "' is no filter", "write system=gpipe,one_f_one_b or ranks!=2");
-  filter.equal = !different;
-  filter.key = text.substr(0, equals - (different ? 1 : 0));
-  for (std::size_t begin = equals + 1; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    filter.values.push_back(text.substr(begin, end - begin));
+  return {text, text.substr(0, equals - (different ? 1 : 0)), text.substr(equals + 1), !different};
+}
+
+// Splits `text` at commas, except inside a value that occurs: the longest one in `occurring` that begins at a place and
+// ends at a comma or the end is one value ("flat:8,memory=16GiB").
+std::set<std::string> split_values(const std::string& text, const std::set<std::string>& occurring) {
+  std::set<std::string> values;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    std::size_t end = std::min(text.find(',', begin), text.size());
+    for (std::size_t longer = end; longer < text.size();) {
+      longer = std::min(text.find(',', longer + 1), text.size());
+      if (occurring.contains(text.substr(begin, longer - begin))) end = longer;
+    }
+    values.insert(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return filter;
+  return values;
 }
 
 // Settings and the outcome.
@@ -37,27 +45,22 @@ bool can_filter(const Field& field) {
   return !field.column.empty() && (field.kind == FieldKind::setting || field.name == "outcome");
 }
 
-std::optional<std::string> value_of(const Record& r, const std::string& key) {
-  if (key == "commit") return r.environment.machine ? r.environment.machine->commit : "";
-  if (key == "rate") return r.tuning ? "tuned" : "given";
-  if (key == "optimizer")
-    return r.optimizer ? std::optional<std::string>(to_json(*r.optimizer).at("kind").get<std::string>()) : std::nullopt;
+// None where the record lacks it; the optimizer's kind, and its whole text.
+std::vector<std::string> values_of(const Record& r, const std::string& key) {
+  if (key == "commit") return {r.environment.machine ? r.environment.machine->commit : ""};
+  if (key == "rate") return {r.tuning ? "tuned" : "given"};
+  if (key == "duration") return {duration_text(r)};
+  if (key == "optimizer") {
+    if (!r.optimizer) return {};
+    return {to_json(*r.optimizer).at("kind").get<std::string>(), optimizer_text(r)};
+  }
   if (const Field* field = find_field(key); field && can_filter(*field)) {
     const FlatCell cell = field->get(r);
-    if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
-    return std::get<std::string>(cell);
+    if (const auto* integer = std::get_if<std::int64_t>(&cell)) return {std::to_string(*integer)};
+    return {std::get<std::string>(cell)};
   }
   const auto option = r.options.find(key);
-  return option == r.options.end() ? std::nullopt : std::optional(option->second);
-}
-
-bool meets(const Record& record, const Filter& filter) {
-  const std::optional<std::string> value = value_of(record, filter.key);
-  const bool one_of =
-      value && std::ranges::any_of(filter.values, [&](const std::string& wanted) {
-        return filter.key == "commit" ? !wanted.empty() && value->starts_with(wanted) : *value == wanted;
-      });
-  return one_of == filter.equal;
+  return option == r.options.end() ? std::vector<std::string>{} : std::vector{option->second};
 }
 
 }  // namespace
@@ -65,8 +68,11 @@ bool meets(const Record& record, const Filter& filter) {
 std::vector<Record> filtered(std::vector<Record> records, const std::vector<std::string>& filters) {
   for (const std::string& text : filters) {
     const Filter filter = parse(text);
-    if (std::ranges::none_of(records, [&](const Record& r) { return value_of(r, filter.key).has_value(); })) {
-      std::vector<std::string> known = {"commit", "rate", "optimizer"};
+    std::set<std::string> occurring;
+    for (const Record& r : records)
+      for (std::string& value : values_of(r, filter.key)) occurring.insert(std::move(value));
+    if (occurring.empty() && !records.empty()) {
+      std::vector<std::string> known = {"commit", "rate", "duration", "optimizer"};
       for (const Field& field : record_fields())
         if (can_filter(field)) known.push_back(field.name);
       for (const Record& r : records)
@@ -74,7 +80,14 @@ std::vector<Record> filtered(std::vector<Record> records, const std::vector<std:
           if (std::ranges::count(known, name) == 0) known.push_back(name);
       throw InputError("--filter", "no record has '" + filter.key + "'", suggestion(filter.key, known));
     }
-    std::erase_if(records, [&](const Record& record) { return !meets(record, filter); });
+    const std::set<std::string> wanted = split_values(filter.values, occurring);
+    std::erase_if(records, [&](const Record& record) {
+      const bool one_of = std::ranges::any_of(values_of(record, filter.key), [&](const std::string& value) {
+        if (filter.key != "commit") return wanted.contains(value);
+        return std::ranges::any_of(wanted, [&](const std::string& w) { return !w.empty() && value.starts_with(w); });
+      });
+      return one_of != filter.equal;
+    });
     if (records.empty()) throw InputError("--filter", "no record meets '" + text + "'");
   }
   return records;

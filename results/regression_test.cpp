@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/base/expect_error.h"
+#include "results/metrics.h"
 #include "results/record_filter.h"
 
 namespace sluice {
@@ -94,6 +95,37 @@ TEST(RecordFilter, KeepsWhatMeetsEveryFilter) {
   EXPECT_EQ(error_of([&] { filtered(records, {"system=dapple"}); }), "--filter: no record meets 'system=dapple'");
   EXPECT_EQ(error_of([&] { filtered(records, {"gpipe"}); }),
             "--filter: 'gpipe' is no filter; write system=gpipe,one_f_one_b or ranks!=2");
+}
+
+TEST(RecordFilter, AValueMayHoldCommas) {
+  std::vector<Record> records(4, run("gpipe", 1));
+  records[0].cluster = "flat:4";
+  records[1].cluster = "flat:4,memory=16GiB";
+  records[2].cluster = "flat:4,memory=16GiB,latency=1us";
+  records[3].cluster = "flat:8";
+  const auto clusters = [&](const std::string& filter) {
+    std::vector<std::string> left;
+    for (const Record& r : filtered(records, {filter})) left.push_back(r.cluster);
+    return left;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(clusters("cluster=flat:4"), Names{"flat:4"});
+  EXPECT_EQ(clusters("cluster=flat:4,memory=16GiB"), Names{"flat:4,memory=16GiB"});
+  EXPECT_EQ(clusters("cluster=flat:4,memory=16GiB,latency=1us,flat:8"),
+            (Names{"flat:4,memory=16GiB,latency=1us", "flat:8"}));
+  EXPECT_EQ(clusters("cluster!=flat:4,memory=16GiB,flat:4"), (Names{"flat:4,memory=16GiB,latency=1us", "flat:8"}));
+}
+
+TEST(RecordFilter, EverythingThatTellsComparisonsApartCanBeChosen) {
+  std::vector<Record> records(2, run("gpipe", 1));
+  records[0].workload_facts = {.epochs = 3};
+  records[1].workload_facts = {.steps = 30};
+  records[0].optimizer = OptimizerSpec{.learning_rate = 0.01};
+  records[1].optimizer = OptimizerSpec{.learning_rate = 0.01, .momentum = 0.9};
+  for (const Record& r : records) {
+    EXPECT_EQ(filtered(records, {"duration=" + duration_text(r)}).size(), 1u);
+    EXPECT_EQ(filtered(records, {"optimizer=" + optimizer_text(r)}).size(), 1u) << optimizer_text(r);
+  }
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void add_filter(CLI::App* command, std::vector<std::string>& filter) {
   command
       ->add_option("--filter", filter,
                    "Only records of these: KEY=A,B or KEY!=A; a field (system, workload, cluster, clock, ranks, seed, "
-                   "...), commit, rate (given or tuned), optimizer, or an option's name; may be repeated")
+                   "...), commit, rate (given or tuned), duration, optimizer, or an option's name; may be repeated")
       ->type_name("KEY=VALUE");
 }
 
