@@ -85,6 +85,10 @@ def write(path, value):
 def layers_of(recording, name, untie=False, folder=None):
     """sluice/model/1, notes, and the contents of the files of Modules (folder: theirs; None: no Modules). Throws
     Rejection, naming what Sluice does not know or what differs from the module."""
+    if recording.reads_of_reals:
+        raise Rejection(f"{', '.join(recording.reads_of_reals)}: the forward reads numbers that follow from its inputs or "
+                        "parameters, so that it decides by the values of its inputs what it computes; use torch.where, "
+                        "or leave the branch out")
     differing = []
     while True:
         model, notes, declaring = declared(recording, name, untie, folder, differing)
@@ -141,6 +145,9 @@ def main():
         model, inputs, keywords = load(a.model)
         recording = record(model, inputs, keywords, getattr(torch, a.autocast) if a.autocast else None)
         notes = add_loss(recording, a.loss)
+        if places := recording.reads + recording.reads_of_reals:
+            notes.append(f"{', '.join(places)}: the forward reads numbers that follow from its inputs or parameters; the "
+                         "files hold what it computed with the example inputs")
         name = a.name or os.path.splitext(os.path.basename(a.model.rpartition(":")[0]))[0]
         if a.costs:
             graph, more = cost_graph(recording, name, a.depth, a.repeats, Device(a.peak, a.bandwidth))

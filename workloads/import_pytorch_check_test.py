@@ -39,6 +39,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "bf16": "a.weight is torch.bfloat16", "fp64": "a.weight is torch.float64",
     "unused": "d.weight, 10000 parameters, is in no layer", "unused_input": "input 1: is read by no layer",
     "autocast": "is computed under autocast", "decides": "decides by the values of its inputs",
+    "decides_alike": "decides by the values of its inputs", "scales_by_item": "models_for_tests.py:",
     "bn3d": "n (BatchNorm1d): BatchNorm of a sample of [3, 5]", "seg_ce": "CrossEntropyLoss of a sample of [5, 8, 8]",
     "maxpool_idx": "p (MaxPool2d): a pool that returns the places", "mha_weights": "sum: the function sum",
     "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Hardswish)",
@@ -56,7 +57,8 @@ NO_MODULES = {  # what says why the others are none
     "pos_dropout": "which are not drawn sample by sample", "autocast": "is computed under autocast",
     "grad_hook": "b.weight has a hook", "detach": "no gradient reaches a.weight",
     "activation_hook": "the gradient of a.weight differs", "fourier": "k is torch.complex64",
-    "decides": "decides by the values of its inputs",
+    "decides": "decides by the values of its inputs", "decides_alike": "decides by the values of its inputs",
+    "scales_by_item": "the forward reads numbers",
 }
 ACCEPTED = ("plain", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha", "dropouts",
             "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
@@ -131,6 +133,14 @@ class Tests(import_pytorch_test.Tests):
         self.equal([l["name"] for l in layers if l.get("frozen")], ["a"], "frozen")
         layers = self.imported(self.models.frozen_part())[2][1]["layers"]
         self.equal([(l["name"], l["kind"]) for l in layers if l.get("frozen")], [("n", "Module")], "frozen Module")
+
+    def whole_numbers_that_are_read_are_told(self):
+        code, said, _ = self.imported(self.models.reads_its_ids())
+        self.equal(code, 0, f"exit code: {said}")
+        self.check("note: " in said and "models_for_tests.py:" in said and "the forward reads numbers" in said, said)
+        code, said, _ = self.imported(self.models.reads_constants())
+        self.equal(code, 0, f"exit code: {said}")
+        self.check("the forward reads" not in said, said)
 
     def what_is_right_is_accepted_and_read(self):
         for name in ACCEPTED:

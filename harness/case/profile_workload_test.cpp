@@ -59,6 +59,19 @@ TEST_F(ProfileWorkloadTest, IsReadOnce) {
   EXPECT_EQ(profile_workload(path_, "profile"), profile);
 }
 
+TEST_F(ProfileWorkloadTest, HasItsOwnCostsWhateverCostsAreAskedFor) {
+  for (const char* cluster : {"flat:4", "dgx_h100"}) {  // of which one has no calibration in fp32
+    const auto read = [&](const Json& more) {
+      Json entry = {{"system", "gpipe"}, {"workload", path_}, {"clock", "virtual"}, {"cluster", cluster}, {"ranks", 2}};
+      entry.update(more);
+      return read_case({entry, in_file("s.json", "")});
+    };
+    const auto calibrated = read({{"costs", "calibrated"}});
+    EXPECT_EQ(digest_of(calibrated.c), digest_of(read(Json::object()).c));
+    EXPECT_EQ(calibrated.without_effect.at("/costs"), "a workload that is a file of costs has its own");
+  }
+}
+
 TEST_F(ProfileWorkloadTest, IsPlannedLikeAnyOther) {
   const Prepared p = prepare(plan_case("one_f_one_b"), test_profiles());
   EXPECT_EQ(p.costs.source, "PipeDream profile");

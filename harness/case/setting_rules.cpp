@@ -151,8 +151,12 @@ static void check_calibrations(CaseReading& r) {
 }
 
 void check_costs(CaseReading& r) {
-  if (is_profile_workload(*r.workload) && r.c.costs == "raw") return;
-  if (!is_cost_file(r.c.costs)) return;  // calibrated ones depend on the precision
+  const bool profile = is_profile_workload(*r.workload);
+  if (profile && r.c.costs == "raw") return;
+  if (!is_cost_file(r.c.costs)) {
+    if (profile) r.c.costs = kAnalyticCosts;  // the file's own
+    return;                                   // calibrated ones depend on the precision
+  }
   std::error_code ignored;
   if (!std::filesystem::exists(r.c.costs, ignored))
     r.entry.fail("costs", "no such file '" + r.c.costs + "'",
@@ -168,7 +172,7 @@ void check_precision(CaseReading& r) { sluice::check_precision(r.c, *r.workload,
 
 void check_attention(CaseReading& r) {
   sluice::check_attention(r.c, *r.workload, r.entry.where("attention"));
-  if (is_calibrated(r.c.costs) && !is_profile_workload(*r.workload)) check_calibrations(r);
+  if (is_calibrated(r.c.costs)) check_calibrations(r);
 }
 
 void check_transport_and_device(CaseReading& r) {

@@ -288,7 +288,11 @@ void add_run(CLI::App& app, Chosen& chosen) {
       c, a->flags, [](const Setting&) { return true; }, true);
   const std::string heading = "Running, of a sweep or a case";
   c->add_option("-o,--out", a->out, "Records (default: results/runs/NAME.jsonl)")->type_name("FILE")->group(heading);
-  c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
+  CLI::Option* resume =
+      c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
+          ->group(heading);
+  c->add_flag("--again", a->again, "Run also what has a result there: without --resume or this, that is an error")
+      ->excludes(resume)
       ->group(heading);
   c->add_option("--jobs", a->jobs, "How many cases of the virtual clock run at the same time (default: one a core)")
       ->type_name("N")

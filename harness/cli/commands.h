@@ -88,7 +88,7 @@ struct RunArguments {
   CaseFlags flags;    // of a single case
   std::string out, shard, progress = "auto", inject_failure, checkpoints, trace, timelines;
   int jobs = 0;  // 0: one for every core
-  bool resume = false, dry_run = false, json = false;
+  bool resume = false, again = false, dry_run = false, json = false;
 };
 int run_command(const RunArguments& a);
 

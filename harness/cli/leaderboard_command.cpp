@@ -37,7 +37,8 @@ std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescript
   handle_signals();
   end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
   ProfileStore profiles(default_profile_folder());
-  const SweepOptions options{out, a.resume, parse_progress(a.progress), "", 0, std::nullopt};
+  const SweepOptions options{
+      .out = out, .resume = a.resume, .progress = parse_progress(a.progress), .jobs = 0, .again = true};
   const SweepResult result = run_sweep(
       sweep.cases, options, [&](const RunCase& c, const RunHooks& hooks) { return run_case(c, profiles, hooks); });
   interrupted = result.interrupted;

@@ -176,7 +176,7 @@ TEST_F(Cli, FlagsThatDecideNothingAreNamed) {
             "note: --seed has no effect on single_device: nothing is trained\n");
   // It has one on gpipe.
   EXPECT_EQ(sluice({"run", "-s", "single_device,gpipe", "-w", "tiny", "--clock", "virtual", "--no-train", "-n", "3",
-                    "--progress", "none", "--out", at("r.jsonl")})
+                    "--progress", "none", "--out", at("both.jsonl")})
                 .err,
             "");
 }

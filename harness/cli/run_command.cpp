@@ -282,7 +282,7 @@ int run_command(const RunArguments& a) {
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
   const SweepOptions options{out,        a.resume,         parse_progress(a.progress), a.checkpoints,
-                             jobs_of(a), part_of(a.shard), kept_timelines(a)};
+                             jobs_of(a), part_of(a.shard), kept_timelines(a), a.again};
   ProfileStore profiles(default_profile_folder());
   if (job) {
     job->guard(out);

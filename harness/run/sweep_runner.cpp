@@ -169,9 +169,20 @@ class SweepRun {
         made_(jobs_.size()),
         earlier_(jobs_.size()) {
     for (const std::string& warning : store_.warnings()) progress_.note("warning: " + warning);
-    if (!options.resume) return;
-    for (const Record& record : store_.read())
-      if (is_final(record)) finished_.put(record.digest, record);
+    std::vector<Record> stored = store_.read();
+    std::erase_if(stored, [](const Record& r) { return !is_final(r); });
+    if (options.resume) {
+      for (const Record& record : stored) finished_.put(record.digest, record);
+    } else if (!options.again) {
+      std::set<std::string> digests;
+      for (const Record& record : stored) digests.insert(record.digest);
+      const auto known =
+          std::ranges::count_if(jobs_, [&](const SweepJob& job) { return digests.contains(digest_of(job.c)); });
+      if (known > 0)
+        throw InputError(options.out.string(),
+                         fmt::format("holds results of {} of these {} cases already", known, jobs_.size()),
+                         "give --resume to skip them, --again to run them once more, or another --out");
+    }
   }
 
   SweepResult run() {

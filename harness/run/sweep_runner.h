@@ -36,6 +36,7 @@ struct SweepOptions {
   // none: by the number of cases. Those of `best` are stored at the end, in a second record of the same case, so that
   // of a sweep that was killed, and of cases that resume skips, there are none.
   std::optional<KeptTimelines> timelines = {};
+  bool again = false;  // without resume: also where `out` has a final outcome of a case, which otherwise is InputError
 };
 
 struct SweepResult {

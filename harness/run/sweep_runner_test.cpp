@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/settings.h"
@@ -27,26 +28,27 @@ class SweepRunner : public ::testing::Test {
   // Best at a rate of 0.03; diverges from 0.1 on.
   SweepResult run(const std::vector<RunCase>& cases, bool resume = false) {
     ran_.clear();
-    return run_sweep(cases, {folder_ + "/r.jsonl", resume, ProgressStyle::none},
-                     [&](const RunCase& c, const RunHooks&) {
-                       Record r;
-                       r.digest = digest_of(c);
-                       r.system = c.system;
-                       r.workload = c.workload;
-                       r.clock = c.clock;
-                       r.seed = c.seed;
-                       r.purpose = c.purpose;
-                       r.optimizer = c.optimizer;
-                       const double rate = c.optimizer.learning_rate;
-                       if (rate >= 0.1) {
-                         r.outcome = RecordOutcome::diverged;
-                         r.reason = "the loss is not finite";
-                         r.diverged_at = 3;
-                       }
-                       r.curve = {{1, 1, 1.0, 1 - std::abs(rate - 0.03)}};
-                       ran_.push_back(describe(c));
-                       return r;
-                     });
+    return run_sweep(
+        cases, {.out = folder_ + "/r.jsonl", .resume = resume, .progress = ProgressStyle::none, .again = run_again_},
+        [&](const RunCase& c, const RunHooks&) {
+          Record r;
+          r.digest = digest_of(c);
+          r.system = c.system;
+          r.workload = c.workload;
+          r.clock = c.clock;
+          r.seed = c.seed;
+          r.purpose = c.purpose;
+          r.optimizer = c.optimizer;
+          const double rate = c.optimizer.learning_rate;
+          if (rate >= 0.1) {
+            r.outcome = RecordOutcome::diverged;
+            r.reason = "the loss is not finite";
+            r.diverged_at = 3;
+          }
+          r.curve = {{1, 1, 1.0, 1 - std::abs(rate - 0.03)}};
+          ran_.push_back(describe(c));
+          return r;
+        });
   }
   std::vector<Record> stored() const { return read_records(folder_ + "/r.jsonl").records; }
 
@@ -63,6 +65,7 @@ class SweepRunner : public ::testing::Test {
 
   std::string folder_;
   std::vector<std::string> ran_;
+  bool run_again_ = false;
 };
 
 // Simulated cases of two systems, each faster the more micro-batches it has; each record has a timeline.
@@ -115,6 +118,26 @@ TEST_F(SweepRunner, KeepsTimelinesOfSmallSweepsAndOfLargeOnesWhatIsAskedFor) {
   EXPECT_EQ(kept(KeptTimelines::best, large).size(), 6u);  // of each number of ranks
 }
 
+TEST_F(SweepRunner, WhatHasResultsRunsAgainOnlyWhereThatIsAskedFor) {
+  const auto seeds = [](const Json& seed) {
+    return expand_case({{{"system", "gpipe"}, {"workload", "tiny"}, {"clock", "virtual"}, {"seed", seed}},
+                        in_file("s.json", "/grid/0")});
+  };
+  run(seeds({1, 2}));
+  run(seeds({3}));  // other cases join the file
+  EXPECT_EQ(error_of([&] {
+              run(seeds({2, 3, 4}));
+            }),
+            folder_ +
+                "/r.jsonl: holds results of 2 of these 3 cases already; give --resume to skip them, --again to "
+                "run them once more, or another --out");
+  EXPECT_EQ(stored().size(), 3u);
+  EXPECT_EQ(run(seeds({2, 3, 4}), true).skipped, 2u);
+  run_again_ = true;
+  run(seeds({1, 2}));
+  EXPECT_EQ(stored().size(), 6u);
+}
+
 TEST_F(SweepRunner, TunesOnceForAllSeedsAndRunsThemAtTheChosenRate) {
   const SweepResult result = run(cases());
   EXPECT_EQ(ran_, (std::vector<std::string>{
@@ -153,8 +176,9 @@ TEST_F(SweepRunner, ResumeSkipsFinishedCandidatesAndDivergedCases) {
   EXPECT_EQ(again.skipped, 6u);
 }
 
-TEST_F(SweepRunner, WithoutResumeTheSearchIsRunAgain) {
+TEST_F(SweepRunner, TheSearchIsRunAgainToo) {
   run(cases());
+  run_again_ = true;
   run(cases());
   EXPECT_EQ(ran_.size(), 5u);
   EXPECT_EQ(stored().size(), 10u);

@@ -358,6 +358,26 @@ def decides():
         torch.linspace(-1, 1, 512).view(64, 8)
 
 
+def decides_alike():
+    """The same way for every part of the example inputs."""
+    return Net(lambda m, x: m.c(m.b(m.a(x)) if x.abs().sum() > 0 else torch.relu(m.b(m.a(x)))), **mlp()), X()
+
+
+def scales_by_item():
+    return Net(lambda m, x: m.c(m.a(x) * m.a.weight.norm().item()), a=nn.Linear(8, 16), c=nn.Linear(16, 4)), X()
+
+
+def reads_its_ids():
+    """A mask of whole numbers that is looked at, as transformers do."""
+    return Net(lambda m, i: m.c(m.e(i) if bool((i >= 0).all()) else m.e(i.abs())), e=nn.Embedding(20, 8),
+               c=nn.Linear(8, 4)), IDS()
+
+
+def reads_constants():
+    return Net(lambda m, x: m.c(torch.relu(m.a(x))) if torch.ones(3).sum() > 2 else x, a=nn.Linear(8, 16),
+               c=nn.Linear(16, 4)), X()
+
+
 def bn3d():
     return Net(lambda m, x: m.l(m.n(x).flatten(1)), n=nn.BatchNorm1d(3), l=nn.Linear(15, 4)), torch.randn(4, 3, 5)
 

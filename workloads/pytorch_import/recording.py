@@ -1,6 +1,8 @@
 """One eager forward becomes a list of operations on numbered values."""
 import contextlib
 import math
+import os
+import traceback
 
 import torch
 from torch import nn
@@ -89,6 +91,23 @@ class Call:
 
 IN_PLACE_OPERATORS = {f"__i{o}__": f"__{o}__" for o in ("add", "sub", "mul", "truediv", "floordiv", "pow", "and", "or",
                                                         "xor", "matmul", "mod")}
+
+
+# Functions that give Python the values of a tensor.
+READS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "item", "tolist", "numpy",
+         "is_nonzero", "equal", "allclose"}
+
+
+def place_in_the_model():
+    """FILE:LINE of the model that called torch; of a module of torch itself: "the model"."""
+    here, torchs = os.path.abspath(__file__), os.path.dirname(torch.__file__) + os.sep
+    for frame in reversed(traceback.extract_stack()):
+        file = os.path.abspath(frame.filename)
+        if file == here and frame.name == "record_call":
+            break
+        if file != here and not file.startswith(torchs):
+            return f"{frame.filename}:{frame.lineno}"
+    return "the model"
 
 
 def changes_its_first(function, kwargs):
@@ -183,6 +202,8 @@ class Recorder(torch.overrides.TorchFunctionMode):
         self.device = inputs[0].device.type
         self.call_count, self.paused = 0, 0
         self.region, self.regions = None, 0
+        # Places that read numbers which follow from the inputs or parameters; of those, from more than whole numbers.
+        self.reads, self.reads_of_reals = [], []
         self.functions = set()  # classes of torch.autograd.Function that are recorded as one operation
 
     def bind(self, tensor, value):
@@ -209,12 +230,23 @@ class Recorder(torch.overrides.TorchFunctionMode):
         result = function(*args, **kwargs)
         changed = changes_its_first(function, kwargs)
         made = args[0] if getattr(function, "__name__", "") == "__setitem__" else result
+        if getattr(function, "__name__", "") in READS:
+            self.add_reads(given)
         plain = given[1]
         if changed and any(isinstance(t, torch.Tensor) for t in tree.tree_leaves(made)):
             function, plain = out_of_place(function, given[1])
         plain.pop("out", None)
         self.add(function, given[0], plain, made)
         return result
+
+    def add_reads(self, given):
+        values = [v for v in tree.tree_leaves(given) if isinstance(v, Value) and v.kind != "constant"]
+        if not values:
+            return
+        places = self.reads_of_reals if any(v.dtype.is_floating_point or v.dtype.is_complex for v in sources(values)
+                                            ) else self.reads
+        if (place := place_in_the_model()) not in places:
+            places.append(place)
 
     def add(self, function, args, kwargs, made):
         leaves = tree.tree_leaves(made)
@@ -321,6 +353,7 @@ class Recording:
     def __init__(self, model, call, operations, inputs, outputs):
         self.model, self.call, self.operations, self.inputs, self.outputs = model, call, operations, inputs, outputs
         self.exact = True  # whether the operations give the model's outputs
+        self.reads, self.reads_of_reals = [], []  # as a Recorder's
         self.loss = None  # of the first output; its targets
         self.target = None
 
@@ -331,14 +364,26 @@ class Recording:
                      t.dtype.is_floating_point and t.shape == shape), None)
 
 
-def needed(operations, outputs):
-    """The operations that the outputs depend on."""
-    wanted, unseen = set(), [v for v in outputs]
+def walked_back(values):
+    """The values that these depend on, and the ids of the operations that made them."""
+    seen, makers, unseen = set(), set(), list(values)
     while unseen:
         value = unseen.pop()
-        if value.maker is not None and id(value.maker) not in wanted:
-            wanted.add(id(value.maker))
+        seen.add(value)
+        if value.maker is not None and id(value.maker) not in makers:
+            makers.add(id(value.maker))
             unseen += value.maker.inputs()
+    return seen, makers
+
+
+def sources(values):
+    """The inputs and parameters that these values depend on."""
+    return [v for v in walked_back(values)[0] if v.kind in ("input", "parameter")]
+
+
+def needed(operations, outputs):
+    """The operations that the outputs depend on."""
+    wanted = walked_back(outputs)[1]
     return [o for o in operations if id(o) in wanted]
 
 
@@ -436,6 +481,7 @@ def record_call(model, inputs, call):
             raise Rejection("the model returns no tensor that depends on its inputs")
         require_known_functions([v.tensor for v in outputs], recorder.functions)
         recording = Recording(model, call, needed(recorder.operations, outputs), recorder.inputs, outputs)
+        recording.reads, recording.reads_of_reals = recorder.reads, recorder.reads_of_reals
         for operation in recording.operations:
             for v in operation.inputs():
                 v.escapes |= v.maker is not None and v.maker.region != operation.region
