@@ -92,6 +92,29 @@ TEST_F(PerfettoTrace, APageHoldsOpsWithTheirMessages) {
   rejects({"schedule", "-s", "gpipe", "-n", "8", "-m", "20000", "--html", "p.html"}, {"--html", "a page has at most"});
 }
 
+TEST_F(PerfettoTrace, APageOfARunIsItsTimeline) {
+  const Arguments run = {"run", "-s", "1f1b", "-w", "tiny",   "-c",     "flat:2",     "--clock", "virtual",
+                         "-m",  "2",  "-n",   "2",  "--html", "p.html", "--no-train", "--costs", "analytic"};
+  Arguments stored = run;
+  stored.insert(stored.end(), {"--out", "a.jsonl"});
+  EXPECT_EQ(sluice(stored).code, 0);
+  const std::string page = content(at("p.html"));
+  EXPECT_NE(page.find("\"what\":\"one update\""), std::string::npos);
+  const std::size_t begin = page.find("\"ops\":"), end = page.find(",\"ranks\":");
+  ASSERT_LT(begin, end);
+  const Json ops = Json::parse(page.substr(begin + 6, end - begin - 6));
+  // Two micro-batches: each rank's forwards and backwards, and its step.
+  std::map<std::string, Json> by_name;
+  for (const Json& op : ops) by_name[op[0].dump() + op[2].get<std::string>()] = op;
+  EXPECT_EQ(ops.size(), 10u);
+  EXPECT_EQ(by_name.at("00F0")[5].size(), 0u);
+  EXPECT_EQ(by_name.at("11F0")[5].size(), 1u);  // waits for a message of 0F0
+  EXPECT_EQ(by_name.at("00B1")[5].size(), 1u);
+  const Json sweep = {{"name", "s"}, {"grid", {{{"system", {"gpipe", "1f1b"}}, {"workload", "tiny"}}}}};
+  put("s.json", sweep.dump());
+  rejects({"run", "s.json", "--html", "p.html"}, {"--html", "is of one case"});
+}
+
 TEST_F(PerfettoTrace, IsOfOneCaseAndReplacesNoOtherFile) {
   put("notes.txt", "mine");
   rejects({"plan", "-s", "gpipe", "-w", "tiny", "-c", "flat:2", "--trace", "notes.txt"}, {"notes.txt"});

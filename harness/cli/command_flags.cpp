@@ -299,6 +299,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
       ->check(CLI::PositiveNumber)
       ->group(heading);
   add_trace(c, a->trace, "what the ranks of a single case do, as measured or simulated,");
+  add_html(c, a->html);
   c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
       ->type_name("FOLDER")
       ->group(heading);

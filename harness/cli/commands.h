@@ -86,7 +86,7 @@ int validate_command(const ValidateArguments& a);
 struct RunArguments {
   std::string sweep;  // a file, or the name of one in harness/sweeps
   CaseFlags flags;    // of a single case
-  std::string out, shard, progress = "auto", inject_failure, checkpoints, trace, timelines;
+  std::string out, shard, progress = "auto", inject_failure, checkpoints, trace, html, timelines;
   int jobs = 0;  // 0: one for every core
   bool resume = false, again = false, dry_run = false, json = false;
 };

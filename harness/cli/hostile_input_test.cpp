@@ -181,6 +181,7 @@ TEST_F(HostileInput, AnOutputReplacesNothingThatIsNotOurs) {
   const std::vector<std::pair<Arguments, std::string>> writers = {
       {{"run", "s.json"}, "--out"},
       {{"run", "s.json", "--resume", "--shard", "0/2"}, "--out"},
+      {{"run", "--system", "gpipe", "--workload", "tiny", "--clock", "virtual"}, "--html"},
       {{"profile", "--workload", "fmnist_mlp"}, "--out"},
       {{"schedule", "--system", "1f1b"}, "--trace"},
       {{"advise", "--workload", "vgg16", "--cluster", "flat:2"}, "--csv"},

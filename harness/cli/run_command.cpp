@@ -21,6 +21,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/gpu_program.h"
+#include "harness/cli/timeline_page.h"
 #include "harness/exec/mpi/mpi.h"
 #include "harness/run/compare_inputs.h"
 #include "harness/run/job.h"
@@ -152,13 +153,16 @@ Sweep chosen_sweep(const RunArguments& a) {
   Sweep sweep = sweep_of(a);
   if (!a.shard.empty()) sweep.cases = shard(std::move(sweep.cases), a.shard);
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
-  if (!a.trace.empty()) {
+  for (const auto& [flag, file] : {std::pair("--trace", a.trace), std::pair("--html", a.html)}) {
+    if (file.empty()) continue;
     if (kept_timelines(a).value_or(KeptTimelines::all) != KeptTimelines::all)
-      throw InputError("--timelines", "--trace is made from the timeline", "leave --timelines out");
+      throw InputError("--timelines", std::string(flag) + " is made from the timeline", "leave --timelines out");
     if (sweep.cases.size() != 1 || sweep.cases.front().tune)
-      throw InputError("--trace", "is of one case", "give --system and --workload, with one system and one rate");
-    chrome_trace_file(a.trace);  // rejects another's file before the work begins
+      throw InputError(flag, "is of one case", "give --system and --workload, with one system and one rate");
   }
+  // Rejects another's file before the work begins.
+  if (!a.trace.empty()) chrome_trace_file(a.trace);
+  if (!a.html.empty()) timeline_page_file(a.html);
   return sweep;
 }
 
@@ -282,7 +286,7 @@ int run_command(const RunArguments& a) {
   if (!job)  // the processes of a job end together
     end_after_signal(Seconds(0.7), "interrupted: what was finished is stored; run again with --resume");
   const SweepOptions options{out,        a.resume,         parse_progress(a.progress), a.checkpoints,
-                             jobs_of(a), part_of(a.shard), kept_timelines(a), a.again};
+                             jobs_of(a), part_of(a.shard), kept_timelines(a),          a.again};
   ProfileStore profiles(default_profile_folder());
   if (job) {
     job->guard(out);
@@ -297,12 +301,14 @@ int run_command(const RunArguments& a) {
                                      return run_case(c, profiles, hooks);
                                    });
   const std::vector<Comparison> comparisons = compare(result.records);
-  if (!a.trace.empty()) {
+  if (!a.trace.empty() || !a.html.empty()) {
     const auto record = std::ranges::find(result.records, digest_of(sweep.cases.front()), &Record::digest);
-    if (record == result.records.end() || record->timeline.empty())
-      fmt::print(stderr, "no trace: the case has no timeline\n");
-    else
-      chrome_trace_file(a.trace).write(chrome_trace(*record));
+    if (record == result.records.end() || record->timeline.empty()) {
+      fmt::print(stderr, "no {}: the case has no timeline\n", a.trace.empty() ? "page" : "trace");
+    } else {
+      if (!a.trace.empty()) chrome_trace_file(a.trace).write(chrome_trace(*record));
+      if (!a.html.empty()) timeline_page_file(a.html).write(timeline_page(*record));
+    }
   }
   if (a.json) {
     fmt::print("{}\n", to_json(comparisons).dump(2));

@@ -100,7 +100,7 @@ MicrobatchSizes sizes_of(const ScheduleArguments& a) {
   return sizes.empty() ? MicrobatchSizes() : MicrobatchSizes({sizes.begin(), sizes.end()});
 }
 
-constexpr std::int64_t kMaxListedOps = 20'000;  // more are no list that a person reads
+constexpr std::int64_t kMaxListedOps = 2'000;  // more are no list that a person reads
 
 // microbatches: of each of the system's replicas of the whole model, or of all together.
 OrderOfOps order_of_arguments(const System& system, const Options& options, const ScheduleArguments& a, bool in_all,

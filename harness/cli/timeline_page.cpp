@@ -11,6 +11,8 @@
 #include "harness/cli/chrome_trace.h"
 #include "plots/page_files.h"
 #include "plots/timeline_ops.h"
+#include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 
@@ -28,9 +30,36 @@ struct Box {
 
 class Boxes {
  public:
-  explicit Boxes(const Trace& trace) : chunks_(trace.sequence_chunks) {
-    for (std::size_t r = 0; r < trace.ranks.size(); ++r) add_rank(static_cast<int>(r), trace.ranks[r]);
-    for (const TraceMessage& m : trace.messages) add_message(m);
+  explicit Boxes(const Trace& trace) {
+    for (std::size_t r = 0; r < trace.ranks.size(); ++r)
+      add_rank(static_cast<int>(r), trace.ranks[r], trace.sequence_chunks);
+    for (const TraceMessage& m : trace.messages)
+      if (is_along_edge(m.send.opcode))
+        add_message(m.send.opcode == Opcode::send_activation, {m.from.value, m.send.stage.value},
+                    {m.to.value, m.send.peer_stage.value}, micro_text(m.send.micro, trace.sequence_chunks), m.end);
+  }
+
+  explicit Boxes(const Record& record) {
+    std::vector<const TimelineOp*> ops;
+    for (const TimelineOp& op : record.timeline)
+      if (!op.to && !moves_data(read_parts(op.op).front())) ops.push_back(&op);
+    std::ranges::stable_sort(ops, {}, [](const TimelineOp* op) { return std::tuple(op->rank, op->start); });
+    for (const TimelineOp* op : ops) {
+      const std::vector<TimelinePart> parts = read_parts(op->op);
+      for (const TimelinePart& part : parts)
+        if (part.kind == "F" || part.kind == "B" || part.kind == "I")
+          box_of_[{op->rank, part.stage, part.micro, part.kind == "F"}] = boxes_.size();
+      boxes_.push_back({op->rank, op_kind(parts.back().kind).title, op->op, op->start, op->end, {}});
+    }
+    for (const TimelineOp& op : record.timeline) {
+      // "send_gradient 1->0 2": between stages, of a micro-batch
+      const bool forward = op.op.starts_with("send_activation ");
+      const std::size_t from = op.op.find(' '), arrow = op.op.find("->"), micro = op.op.rfind(' ');
+      if (!op.to || !(forward || op.op.starts_with("send_gradient ")) || arrow == std::string::npos || micro < arrow)
+        continue;
+      const auto stage = [&](std::size_t begin) { return std::atoi(op.op.c_str() + begin); };
+      add_message(forward, {op.rank, stage(from + 1)}, {*op.to, stage(arrow + 2)}, op.op.substr(micro + 1), op.end);
+    }
   }
 
   Json json() const {
@@ -51,18 +80,18 @@ class Boxes {
 
  private:
   // Of a forward, or of the backward or input gradient: rank, stage, micro-batch, and whether it is the forward.
-  using Key = std::tuple<int, int, int, bool>;
+  using Key = std::tuple<int, int, std::string, bool>;
 
-  void add_rank(int rank, const std::vector<TraceEvent>& events) {
+  void add_rank(int rank, const std::vector<TraceEvent>& events, int chunks) {
     for (std::size_t k = 0; k < events.size(); ++k) {
       const TraceEvent& first = events[k];
       const bool pair = first.instruction.overlapped && k + 1 < events.size();
       const TraceEvent& second = pair ? events[k + 1] : first;
-      std::string name = to_text(first.instruction, chunks_);
-      if (pair) name = "(" + name + ";" + to_text(second.instruction, chunks_) + ")";
+      std::string name = to_text(first.instruction, chunks);
+      if (pair) name = "(" + name + ";" + to_text(second.instruction, chunks) + ")";
       for (const TraceEvent* e : {&first, &second})
         if (e->instruction.opcode == Opcode::forward || reads_stash(e->instruction.opcode))
-          box_of_[{rank, e->instruction.stage.value, e->instruction.micro.value,
+          box_of_[{rank, e->instruction.stage.value, micro_text(e->instruction.micro, chunks),
                    e->instruction.opcode == Opcode::forward}] = boxes_.size();
       boxes_.push_back({rank,
                         op_category((pair ? second : first).instruction.opcode),
@@ -74,32 +103,30 @@ class Boxes {
     }
   }
 
-  void add_message(const TraceMessage& m) {
-    if (!is_along_edge(m.send.opcode)) return;
-    const bool forward = m.send.opcode == Opcode::send_activation;
-    const auto from = box_of_.find({m.from.value, m.send.stage.value, m.send.micro.value, forward});
-    const auto to = box_of_.find({m.to.value, m.send.peer_stage.value, m.send.micro.value, forward});
-    if (from == box_of_.end() || to == box_of_.end()) return;
-    boxes_[to->second].waits.emplace_back(from->second, std::max(0.0, m.end - boxes_[from->second].end));
+  struct Place {
+    int rank, stage;
+  };
+  void add_message(bool forward, Place from, Place to, const std::string& micro, double end) {
+    const auto sender = box_of_.find({from.rank, from.stage, micro, forward});
+    const auto receiver = box_of_.find({to.rank, to.stage, micro, forward});
+    if (sender == box_of_.end() || receiver == box_of_.end()) return;
+    boxes_[receiver->second].waits.emplace_back(sender->second, std::max(0.0, end - boxes_[sender->second].end));
   }
 
-  const int chunks_;
   std::vector<Box> boxes_;
   std::map<Key, std::size_t> box_of_;
 };
 
 }  // namespace
 
-std::string timeline_page(const TimelinePage& page, const Trace& trace) {
-  std::size_t count = 0;
-  for (const auto& rank : trace.ranks) count += rank.size();
-  if (count > kMaxPageOps)
-    throw InputError("--html", fmt::format("the timeline has {} ops", count),
+static std::string filled(const TimelinePage& page, const Boxes& boxes, std::size_t rank_count) {
+  const Json ops = boxes.json();
+  if (ops.size() > kMaxPageOps)
+    throw InputError("--html", fmt::format("the timeline has {} ops", ops.size()),
                      fmt::format("a page has at most {}: use fewer micro-batches, or --trace", kMaxPageOps));
   Json ranks = Json::array(), colors = Json::object(), computes = Json::array(), kinds = Json::array();
-  for (std::size_t r = 0; r < trace.ranks.size(); ++r)
+  for (std::size_t r = 0; r < rank_count; ++r)
     ranks.push_back(r < page.ranks.size() ? page.ranks[r] : fmt::format("rank {}", r));
-  const Json ops = Boxes(trace).json();
   for (const OpLook& look : kOpKinds) {
     if (std::ranges::none_of(ops, [&](const Json& op) { return op[1] == look.title; })) continue;
     colors[look.title] = Json::array({look.color, look.ink});
@@ -109,6 +136,21 @@ std::string timeline_page(const TimelinePage& page, const Trace& trace) {
   const Json data = {{"title", page.title}, {"about", page.about},  {"what", page.what}, {"ranks", ranks},
                      {"ops", ops},          {"computes", computes}, {"colors", colors},  {"kinds", kinds}};
   return filled_page("timeline.html", {{"data", script_json(data)}});
+}
+
+std::string timeline_page(const TimelinePage& page, const Trace& trace) {
+  return filled(page, Boxes(trace), trace.ranks.size());
+}
+
+std::string timeline_page(const Record& record) {
+  const bool step = !is_asynchronous(record) && !is_inference(record);
+  return filled(
+      {.title = fmt::format("{}, {} on {}", system_style(record.system).title, record.workload, record.cluster),
+       .about = fmt::format("{} samples per update, {}; costs: {}", record.batch,
+                            record.clock == Clock::wall ? "measured" : "simulated", record.cost_source),
+       .what = step ? "one update" : "the first batches",
+       .ranks = {}},
+      Boxes(record), static_cast<std::size_t>(record.ranks));
 }
 
 OutputFile timeline_page_file(const std::string& file) {

@@ -7,6 +7,7 @@
 #include "harness/base/output_file.h"
 #include "harness/program/program.h"
 #include "harness/program/trace.h"
+#include "results/record.h"
 
 namespace sluice {
 
@@ -21,6 +22,9 @@ struct TimelinePage {
 // Throws InputError for more than kMaxPageOps ops.
 inline constexpr std::size_t kMaxPageOps = 200'000;
 std::string timeline_page(const TimelinePage& page, const Trace& trace);
+// The same of a record's timeline (not empty): an update, or the first batches of an asynchronous system, as measured or
+// simulated, without its collectives.
+std::string timeline_page(const Record& record);
 
 // Where --html writes. Throws InputError if the file holds anything but an earlier page.
 OutputFile timeline_page_file(const std::string& file);

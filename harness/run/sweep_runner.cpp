@@ -64,14 +64,12 @@ std::vector<std::string> differences(const std::vector<RunCase>& cases) {
   for (const auto& [name, group] : alike) {
     if (group.size() == 1) continue;
     std::vector<std::map<std::string, std::string>> settings;
-    std::map<std::string, std::set<std::string>> values;
+    std::map<std::string, std::map<std::string, std::size_t>> counts;  // of a setting's values
     for (const std::size_t k : group)
-      for (const auto& [key, value] : settings.emplace_back(flat_settings(cases[k]))) values[key].insert(value);
+      for (const auto& [key, value] : settings.emplace_back(flat_settings(cases[k]))) ++counts[key][value];
     for (std::size_t i = 0; i < group.size(); ++i)
-      for (const auto& [key, different] : values) {
-        const auto own = settings[i].find(key);
-        if (own != settings[i].end() && different.size() > 1) texts[group[i]] += ", " + key + " " + own->second;
-      }
+      for (const auto& [key, value] : settings[i])  // those that are left out where they have their default, too
+        if (counts[key][value] < group.size()) texts[group[i]] += ", " + key + " " + value;
   }
   return texts;
 }

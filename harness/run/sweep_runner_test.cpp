@@ -259,6 +259,13 @@ TEST_F(SweepRunner, CasesThatAreNamedAlikeAreToldApartByTheirSettings) {
   EXPECT_EQ(texts[0], ", microbatches 2");
   EXPECT_EQ(texts[2], ", microbatches 4");
   EXPECT_EQ(differences({all[0], all[1]}), (std::vector<std::string>{"", ""}));  // their systems tell
+  const auto precisions = expand_case({{{"system", "gpipe"},
+                                        {"workload", "vgg16"},
+                                        {"clock", "virtual"},
+                                        {"train", false},
+                                        {"precision", {"fp32", "mixed"}}},
+                                       in_file("s.json", "/grid/0")});
+  EXPECT_EQ(differences(precisions), (std::vector<std::string>{"", ", precision mixed"}));  // fp32: the default
 }
 
 TEST_F(SweepRunner, TheListOfJobsHasEachCandidateOnceBeforeItsCases) {
