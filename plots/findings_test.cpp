@@ -101,7 +101,8 @@ const char* const kTable = R"({"table": {"name": "speed", "title": "Speed", "whe
               {"heading": "ratio", "numerator": "h2", "denominator": "GPipe"},
               {"heading": "rejected", "where": {"system": "chimera"}},
               {"heading": "nobody", "where": {"system": "nobody"}},
-              {"heading": "bubble", "where": {"system": "gpipe"}, "metric": "bubble"}]}})";
+              {"heading": "bubble", "where": {"system": "gpipe"}, "metric": "bubble"},
+              {"heading": "either", "where": {"system": "nobody"}, "or_where": {"system": "gpipe"}}]}})";
 
 TEST(Study, TablesHoldTheNumbersOfTheRecords) {
   const std::vector<Record> records = synthetic::records();
@@ -115,6 +116,7 @@ TEST(Study, TablesHoldTheNumbersOfTheRecords) {
   EXPECT_EQ(line.cells[3].text, "out of memory");
   EXPECT_EQ(line.cells[4].text, "-");
   EXPECT_NEAR(line.cells[5].value.value_or(0), 3.0 / 11 * 1.05, 1e-12);
+  EXPECT_EQ(line.cells[6].text, line.cells[0].text);
 }
 
 TEST(Study, ACellWithoutAResultSaysOutOfMemoryRatherThanUnsupported) {

@@ -95,6 +95,7 @@ StudyTable read_table(JsonReader in) {
   };
   for (JsonReader& column : in.objects("columns")) {
     TableColumn c{.heading = column.text("heading"), .where = read_conditions(column, "where")};
+    if (column.has("or_where")) c.or_where = read_conditions(column, "or_where");
     c.metric = study_metric(column, "metric");
     for (const auto& [first, second, into_first, into_second] :
          {std::tuple("numerator", "denominator", &c.numerator, &c.denominator),

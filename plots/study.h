@@ -41,6 +41,7 @@ struct TableAxis {
 struct TableColumn {
   std::string heading;
   Conditions where;
+  std::optional<Conditions> or_where = {};  // runs that match these instead of `where` are among them, too
   const Field* metric = find_field("throughput");
   std::string numerator, denominator;
   std::string minuend, subtrahend;

@@ -64,12 +64,13 @@ Conditions joined(Conditions base, const Conditions& over) {
 
 FilledCell chosen_cell(const StudyTable& table, const TableColumn& column, const Conditions& of_line,
                        std::span<const StudyRun> runs) {
-  const Conditions where = joined(joined(table.where, of_line), column.where);
+  const Conditions of_cell = joined(table.where, of_line), where = joined(of_cell, column.where);
+  const Conditions or_where = column.or_where ? joined(of_cell, *column.or_where) : where;
   const StudyRun* best = nullptr;
   std::pair<bool, double> best_value;  // one that reaches the target in no seed is the last choice
   std::string outcome = "-";
   for (const StudyRun& run : runs) {
-    if (!matches(run, where)) continue;
+    if (!matches(run, where) && !matches(run, or_where)) continue;
     if (const auto value = run.row.figure(*table.best_by)) {
       const bool higher = higher_is_better(*table.best_by, run.row.records.front());
       const std::pair placed(run.row.misses_target(), higher ? -value->median : value->median);

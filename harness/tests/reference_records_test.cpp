@@ -11,6 +11,8 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "harness/case/settings.h"
+#include "harness/case/sweep.h"
 #include "harness/pipeline/system.h"
 #include "results/metrics.h"
 #include "results/statistics.h"
@@ -69,6 +71,28 @@ TEST(ReferenceRecords, OfAStudyAreOfOneProcessor) {
     if (processors.size() != 1) mixed.insert(study);
   }
   EXPECT_EQ(mixed, (Names{"language_model"}));
+}
+
+// Each case of a study's sweep has a record, and each record is of a case of it: what a change of the sweep or of a
+// digest's rules leaves behind is named here, with the number of cases that have no record.
+TEST(ReferenceRecords, AreThoseOfTheirSweeps) {
+  std::map<std::string, std::size_t> missing;
+  for (const auto& [study, records] : reference()) {
+    const std::string file = SLUICE_SOURCE_DIR "/harness/sweeps/" + study + ".json";
+    if (study == "standard" || !fs::exists(file)) continue;  // keeps each system's best case alone
+    std::set<std::string> recorded;
+    for (const Record& record : records)
+      if (record.purpose != Purpose::tune) recorded.insert(record.digest);
+    const std::vector<RunCase> cases = load_sweep(file).cases;
+    const std::size_t common =
+        std::ranges::count_if(cases, [&](const RunCase& c) { return recorded.contains(digest_of(c)); });
+    if (common < cases.size()) missing[study] = cases.size() - common;
+    if (common == cases.size()) {
+      EXPECT_EQ(recorded.size(), common) << study;
+    }
+  }
+  EXPECT_EQ(missing,
+            (std::map<std::string, std::size_t>{{"dynpipe_wall", 12}, {"language_model", 304}, {"transports", 21}}));
 }
 
 // The case of a record without its learning rate and its seed.
