@@ -286,6 +286,7 @@ PaperClaims claims_from_json(const Json& document, const std::string& paper, con
                      .title = reader.text("title"),
                      .citation = reader.text("citation"),
                      .set_up = reader.text("set_up", ""),
+                     .measurements = reader.boolean("measurements", false),
                      .claims = {}};
   std::vector<JsonReader> groups = reader.objects("groups");
   if (groups.empty()) reader.fail("groups", "must hold at least one group");

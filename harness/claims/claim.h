@@ -104,6 +104,7 @@ struct Claim {
 struct PaperClaims {
   std::string paper;  // the file's name without its ending
   std::string title, citation, set_up;
+  bool measurements = false;  // of others or of us, not figures of a system's paper
   std::vector<Claim> claims;  // names are unique within a group, groups within a paper
 };
 

@@ -231,28 +231,48 @@ ReportPart claims_part(std::span<const PaperOutcomes> papers) {
   return part;
 }
 
-std::string index_page(std::span<const PaperOutcomes> papers) {
-  std::string page = fmt::format(fmt::runtime(kMark), "--all");
-  page +=
-      "# Published figures rerun\n\nPublished figures of which Sluice can compute its own: the source, what was run, "
-      "and "
-      "whether they agree. `sluice reproduce PAPER` runs the figures of one paper, `--all` those of all papers, and "
-      "`--mutate` tests that each verdict depends on what is run. [results/README.md](../README.md) explains the "
-      "fields.\n\n## Headlines\n\nFigures of an abstract or of the main table of results, from Sluice's own costs; "
-      "also those that Sluice has not run. The tolerance of a ratio applies to its gain (the ratio less 1).\n\n";
-  page += markdown_head({"paper", "figure", "published", "ours", "verdict", "reading", "why"});
-  for (const PaperOutcomes& paper : papers)
+namespace {
+
+// The headlines of the papers, or of the measurements, after a sentence that counts them.
+std::string headline_table(std::span<const PaperOutcomes> papers, bool measurements) {
+  Counts counts;
+  int not_run = 0;
+  std::string rows;
+  for (const PaperOutcomes& paper : papers) {
+    if (paper.claims.measurements != measurements) continue;
+    counts = counts + count(paper.claims.claims, paper.outcomes, ClaimKind::headline);
     for (std::size_t i = 0; i < paper.outcomes.size(); ++i) {
       const Claim& claim = paper.claims.claims[i];
       const Outcome& outcome = paper.outcomes[i];
       if (claim.kind != ClaimKind::headline) continue;
-      page += "|" + markdown_cell(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper)) +
+      not_run += !claim.scenario && !claim.order;
+      rows += "|" + markdown_cell(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper)) +
               markdown_cell(markdown_prose(claim.group + ": " + claim.name)) +
               markdown_cell(markdown_prose(published_text(claim))) +
               markdown_cell(markdown_prose(ours_text(claim, outcome, "-"))) +
               markdown_cell(verdict_text(claim, outcome)) + markdown_cell(to_text(claim.evidence)) +
               markdown_cell(markdown_prose(shortened(outcome.reason, 200))) + "\n";
     }
+  }
+  return fmt::format("{} of {} that can be checked are reproduced, {} more in direction only; {} were not run.\n\n",
+                     counts.reproduced, counts.checkable(), counts.direction_only, not_run) +
+         markdown_head({"paper", "figure", "published", "ours", "verdict", "reading", "why"}) + rows;
+}
+
+}  // namespace
+
+std::string index_page(std::span<const PaperOutcomes> papers) {
+  std::string page = fmt::format(fmt::runtime(kMark), "--all");
+  page +=
+      "# Published figures rerun\n\nPublished figures of which Sluice can compute its own: the source, what was run, "
+      "and whether they agree. `sluice reproduce PAPER` runs the figures of one paper, `--all` those of all papers, "
+      "and "
+      "`--mutate` tests that each verdict depends on what is run. [results/README.md](../README.md) explains the "
+      "fields.\n\n## Headlines of papers\n\nFigures of an abstract or of the main table of results, from Sluice's own "
+      "costs; also those that Sluice has not run. The tolerance of a ratio applies to its gain (the ratio less 1). ";
+  page += headline_table(papers, false);
+  page += "\n## Measurements\n\nAbsolute figures that others or we measured on GPUs, from costs by shape. ";
+  page += headline_table(papers, true);
   page +=
       "\n## Counts by kind\n\nReproduced figures of checkable ones. A figure is checkable where the published set-up "
       "says enough to run it; figures from memory, those that costs are fitted on, and those that follow from counted "
@@ -278,16 +298,20 @@ std::string index_page(std::span<const PaperOutcomes> papers) {
     return text + markdown_cell(std::to_string(all.not_comparable)) + markdown_cell(std::to_string(all.not_counted)) +
            "\n";
   };
-  Row all;
-  for (const PaperOutcomes& paper : papers) {
-    Row row;
-    for (const ClaimKind kind : kClaimKinds) {
-      row[kind] = count(paper.claims.claims, paper.outcomes, kind);
-      all[kind] = all[kind] + row[kind];
+  for (const bool measurements : {false, true}) {
+    Row all;
+    for (const PaperOutcomes& paper : papers) {
+      if (paper.claims.measurements != measurements) continue;
+      Row row;
+      for (const ClaimKind kind : kClaimKinds) {
+        row[kind] = count(paper.claims.claims, paper.outcomes, kind);
+        all[kind] = all[kind] + row[kind];
+      }
+      page += line(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper), row);
     }
-    page += line(fmt::format("[{}]({}.md)", markdown_text(paper.claims.title), paper.claims.paper), row);
+    page += line(measurements ? "all measurements" : "all papers", all);
   }
-  return page + line("all", all);
+  return page;
 }
 
 }  // namespace sluice

@@ -392,6 +392,13 @@ TEST(CommittedIndex, NamesEveryHeadlineAndCountsEveryKindByItself) {
             std::string::npos)
       << page;
   EXPECT_NE(page.find("| [A paper](paper.md) | 1 of 1 | - | - | 1 of 1 | - | - | 1 | 0 |"), std::string::npos) << page;
+  EXPECT_NE(page.find("1 of 1 that can be checked are reproduced, 0 more in direction only; 1 were not run."),
+            std::string::npos);
+  // A table that others measured is no paper's headline.
+  paper.claims.measurements = true;
+  const std::string measured = index_page(std::span(&paper, 1));
+  EXPECT_LT(measured.find("## Measurements"), measured.find("bubbles: two"));
+  EXPECT_NE(measured.find("| all papers | - | - | - | - | - | - | 0 | 0 |"), std::string::npos) << measured;
 }
 
 TEST(ClaimsPart, HasTheChartAndEveryFigureOfEveryPaper) {
