@@ -1,19 +1,21 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/output_file.h"
 #include "harness/base/quantities.h"
-#include "harness/case/co_run_profile.h"
 #include "harness/case/profile_store.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/gpu_program.h"
+#include "harness/exec/co_runs.h"
 #include "harness/exec/mpi/mpi.h"
+#include "harness/pipeline/system.h"
 #include "workloads/models/registry.h"
 
 namespace sluice {
@@ -33,29 +35,28 @@ void reject_what_co_runs_do_not_take(const ProfileArguments& a, DeviceKind devic
   if (a.neighbours) throw InputError("--neighbours", "is not for --co-run, which sets its own loads", "leave it out");
 }
 
-void tell(const CoRunProfile& profile, const ForestRows& published, const std::optional<HeldOutLoads>& error) {
-  for (const CoRunProfile::Load& load : profile.loads)
-    fmt::print(stderr, "{} on {} core, as much as {:.3g}x takes: {:.3g} times slower\n",
-               choice_name(load.load.resource), load.load.own_core ? "the rank's" : "another", load.load.slowdown,
-               load.slowdown);
-  const std::size_t rows = rows_of(profile).y.size();
-  fmt::print(stderr, "{} rows of {} loads", rows, profile.loads.size());
-  if (!published.y.empty()) fmt::print(stderr, ", {} published rows", published.y.size());
-  fmt::print(stderr, "\n");
-  if (!error) return;
-  fmt::print(stderr,
-             "the forest of {} loads on the other {}: mean squared error {:.3g}, mean absolute error {:.3g}; mean "
-             "squared error of the rows' mean {:.3g}, of the slowdown that was seen {:.3g}\n",
-             error->learned, error->held_out, error->error.mean_squared, error->error.mean_absolute,
-             error->error.mean_squared_of_mean, error->mean_squared_of_seen);
-}
-
-Json co_run_rows_of(const ProfileArguments& a, const ProfileKey& key, const Workload& workload) {
-  const ForestRows published = a.published.empty() ? ForestRows{} : read_forest_rows(a.published);
-  const CoRunProfile profile = measure_co_run_profile(key, workload, a.seconds);
-  const std::optional<HeldOutLoads> error = hold_out(profile, published);
-  tell(profile, published, error);
-  return to_json(profile, key, error);
+Json co_run_json_of(const ProfileArguments& a, const ProfileKey& key, const Workload& workload) {
+  const auto learner =
+      std::ranges::find_if(all_systems(), [](const System* system) { return system->co_run_file != nullptr; });
+  if (learner == all_systems().end()) throw InputError("--co-run", "no system of this build learns from co-runs");
+  const CostGraph costs = analytic_costs(workload.model, key.micro_batch, Device{});
+  const auto measure = [&](const std::vector<CoRunLoad>& loads) {
+    CoRunSpec spec;
+    spec.model = workload.model;
+    spec.micro_batch = key.micro_batch;
+    spec.optimizer = key.optimizer;
+    spec.feed = feed_for_profile(workload);
+    spec.seconds = a.seconds / spec.rounds;
+    spec.loads = loads;
+    return measure_co_runs(spec);
+  };
+  CoRunFile file = (*learner)->co_run_file({costs, std::max(co_run_cores(), 1), a.published, measure});
+  fmt::print(stderr, "{}", file.told);
+  file.json["workload"] = key.workload;
+  file.json["micro_batch"] = key.micro_batch;
+  file.json["machine"] = machine_signature();
+  file.json["build"] = build_signature();
+  return std::move(file.json);
 }
 
 // What messages and collectives between the processes that a launcher started cost; nothing but in the first of them.
@@ -114,7 +115,7 @@ int profile_command(const ProfileArguments& a) {
   }
   std::string text;
   if (a.co_run) {
-    text = co_run_rows_of(a, key, workload).dump(1) + "\n";
+    text = co_run_json_of(a, key, workload).dump(1) + "\n";
   } else {
     CostGraph graph = measure_profile(key, workload);
     if (key.device == DeviceKind::cpu && a.neighbours != 0) graph.machine->processes = measure_by_processes(key);

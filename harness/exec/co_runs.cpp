@@ -5,16 +5,6 @@
 
 namespace sluice {
 
-std::vector<CoRunLoad> co_run_loads(int cores) {
-  std::vector<CoRunLoad> loads;
-  for (const bool own_core : {true, false}) {
-    if (cores < (own_core ? 1 : 2)) continue;
-    for (const Resource resource : {Resource::compute, Resource::memory, Resource::allocation})
-      for (const double slowdown : {1.25, 1.5, 2.0, 3.0}) loads.push_back({resource, slowdown, own_core});
-  }
-  return loads;
-}
-
 int co_run_cores() {
   for (const int cores : {2, 1}) {
     try {

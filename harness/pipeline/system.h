@@ -140,6 +140,9 @@ struct Adaptation {
   Seconds pause{};
 };
 
+struct CoRunFile;  // co_runs.h
+struct CoRunProblem;
+
 struct PipelineSize {
   int ranks;
   int microbatches;  // of one update
@@ -203,6 +206,8 @@ struct System {
   bool (*pairs)(const Options&) = nullptr;
   // Of an order that exists for one size only: that size, which a case has unless it says another; none: any.
   PipelineSize (*made_for)(const Options&) = nullptr;
+  // The file of `sluice profile --co-run`, which options of its own take; none: it learns from no co-runs.
+  CoRunFile (*co_run_file)(const CoRunProblem&) = nullptr;
 
   bool is_called(const std::string& text) const { return text == name || std::ranges::count(aliases, text) > 0; }
 };

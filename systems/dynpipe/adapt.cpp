@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/plan/co_run_rows.h"
 #include "harness/plan/layer_groups.h"
+#include "systems/dynpipe/co_run_rows.h"
 
 namespace sluice {
 

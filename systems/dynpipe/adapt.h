@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "harness/plan/forest.h"
 #include "systems/dynpipe/detector.h"
+#include "systems/dynpipe/forest.h"
 #include "systems/dynpipe/partition.h"
 
 namespace sluice {

@@ -26,9 +26,10 @@
 
 #include "harness/base/error.h"
 #include "harness/pipeline/moves.h"
-#include "harness/plan/co_run_rows.h"
 #include "harness/plan/one_f_one_b_without_flush.h"
 #include "systems/dynpipe/adapt.h"
+#include "systems/dynpipe/co_run_profile.h"
+#include "systems/dynpipe/co_run_rows.h"
 
 namespace sluice {
 
@@ -194,6 +195,7 @@ const System dynpipe = {
     .adapt = dynpipe_adapt,
     .window = [](const Options& options) { return detector_of(options).window; },
     .prescribed = dynpipe_prescribed,
+    .co_run_file = co_run_file,
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "harness/plan/forest.h"
+#include "systems/dynpipe/forest.h"
 
 #include <algorithm>
 #include <cmath>

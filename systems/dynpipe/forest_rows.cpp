@@ -10,7 +10,7 @@
 #include "harness/base/numbers.h"
 #include "harness/base/read_text.h"
 #include "harness/base/visible_text.h"
-#include "harness/plan/forest.h"
+#include "systems/dynpipe/forest.h"
 
 namespace sluice {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "harness/plan/forest.h"
 #include "harness/plan/layer_groups.h"
+#include "systems/dynpipe/forest.h"
 
 namespace sluice {
 

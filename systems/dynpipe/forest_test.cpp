@@ -1,5 +1,5 @@
 // The forest against small cases by hand and against scikit-learn's predictions on the same data.
-#include "harness/plan/forest.h"
+#include "systems/dynpipe/forest.h"
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,10 @@ TEST(ForestTest, ADamagedForestIsRejected) {
   EXPECT_THROW(Forest::from_json(json, "test"), InputError);
 }
 
-// harness/plan/testdata/forest.json: rows with noise, a tree with at least 5 rows in a leaf, and a forest of 500
+// systems/dynpipe/testdata/forest.json: rows with noise, a tree with at least 5 rows in a leaf, and a forest of 500
 // trees.
 TEST(ForestTest, PredictsAsScikitLearnDoes) {
-  const Json json = parse_json_file(source_folder() + "/harness/plan/testdata/forest.json");
+  const Json json = parse_json_file(source_folder() + "/systems/dynpipe/testdata/forest.json");
   ForestRows rows{{"a", "b", "c", "d"},
                   json.at("x").get<std::vector<std::vector<double>>>(),
                   json.at("y").get<std::vector<double>>()};

@@ -1,4 +1,4 @@
-#include "harness/plan/co_run_rows.h"
+#include "systems/dynpipe/co_run_rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Rows of co-runs by hand, and the forest's error on loads that it has not seen.
-#include "harness/plan/co_run_rows.h"
+#include "systems/dynpipe/co_run_rows.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
