@@ -19,6 +19,7 @@
 #include "harness/pipeline/choice_option.h"
 #include "harness/pipeline/orders.h"
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/order_timing.h"
 #include "systems/dynapipe/cyclic_order.h"
 #include "systems/dynapipe/injection.h"
 
@@ -36,7 +37,7 @@ const ChoiceOption<Injection> injection_option(
 
 // What one pipeline's micro-batches take and hold on every stage.
 struct Micros {
-  ChainTimes times;
+  ChainSeconds times;
   HoldingLimit bytes;    // and its devices' memory
   HoldingLimit samples;  // and option samples_held
 
@@ -101,7 +102,7 @@ StageOrders fastest(const Micros& microbatches, const std::vector<std::vector<in
   for (const std::vector<int>& entering : injections) {
     const auto orders = cyclic_order(count_of(microbatches.times.forward), entering, limit);
     if (!orders || !keeps(*orders, fits)) continue;
-    const double own = makespan(*orders, microbatches.times);
+    const double own = time_order(*orders, microbatches.times).makespan;
     if (own < seconds) seconds = own, best = *orders;
   }
   return best;
@@ -126,7 +127,7 @@ PlannedPipeline dynapipe_plan(const Problem& problem, const Options& options) {
                                             " samples on a stage fits into the devices' memory"
                                       : std::string("a micro-batch alone does not fit into a device's memory"),
                      "use smaller micro-batches, more ranks or another limit");
-  plan.search.objective = makespan(order, microbatches.times);
+  plan.search.objective = time_order(order, microbatches.times).makespan;
   return {plan, order};
 }
 
