@@ -172,6 +172,9 @@ struct System {
   // Whether no plan of it weighs cuts as balanced cuts do, so that Problem::cuts_count_messages has no effect; none:
   // some plan may.
   bool (*own_cuts)(const Options&) = nullptr;
+  // How many of the first micro-batches of an update its order takes as two halves each; none: 0. A case that gives no
+  // sizes then gets those of the halves. Fewer than all.
+  int (*halved)(const Options&) = nullptr;
   // Which layers on which devices; a planner that decides no order returns a Plan. None: a chain of equally slow
   // stages, `chunks` on every device.
   std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;
