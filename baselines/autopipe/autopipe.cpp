@@ -21,8 +21,8 @@
 // (p - 1) F / 2 + n (F + B). So n >= (p - 1) F / (2 B), a quarter of p - 1 rounded up for B = 2 F, and the makespan is
 // m (F + B) + (p - 1)(F / 2 + B). Activations held are those of 1F1B.
 //
-// The abstract says that the slicer halves the start-up and finds how many micro-batches to cut; the order of the halves
-// and n are derived here, and the default is 0: not every case can have micro-batches of two sizes.
+// The abstract says that the slicer halves the start-up and finds how many micro-batches to cut; the order of the
+// halves and n are derived here, and the default is 0: not every case can have micro-batches of two sizes.
 #include "baselines/autopipe/autopipe_search.h"
 #include "harness/base/error.h"
 #include "harness/base/index.h"

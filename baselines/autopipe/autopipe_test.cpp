@@ -74,8 +74,8 @@ rank 2  ....F0F1B0--B1--F2--B2------F3--B3------................
 )");
 }
 
-// The least number that is enough is (p - 1) F / (2 B), rounded up: the makespan is then m (F + B) + (p - 1)(F / 2 + B),
-// that is half the start-up saved, and with one sliced micro-batch less it is longer.
+// The least number that is enough is (p - 1) F / (2 B), rounded up: the makespan is then m (F + B) + (p - 1)(F / 2 +
+// B), that is half the start-up saved, and with one sliced micro-batch less it is longer.
 TEST(AutoPipeSlicer, SlicesNoMoreMicroBatchesThanItMust) {
   for (int p = 2; p <= 9; ++p)
     for (const auto& [f, b] : {std::pair{1.0, 0.5}, {1.0, 1.0}, {1.0, 2.0}, {1.0, 3.0}, {2.0, 3.0}}) {
