@@ -106,6 +106,31 @@ TEST(MicrobatchSizesOfACaseTest, EveryPipelineTakesTheSame) {
   expect_error([&] { prepared(with({3, 3, 1, 1})); }, "give every pipeline the same sizes");
 }
 
+// 16 samples in 4 micro-batches, the first of them in halves; with two pipelines, the first of each.
+TEST(MicrobatchSizesOfACaseTest, ASystemThatSlicesGivesThoseOfTheHalves) {
+  const Json sliced = {{"system", "autopipe"}, {"options", {{"sliced", 1}}}, {"batch", 16}, {"microbatches", 4}};
+  const auto with = [&](const Json& more) {
+    Json entry = sliced;
+    entry.update(more);
+    return entry_of(entry);
+  };
+  const ReadCase one = read_case(with({}));
+  EXPECT_EQ(one.c.microbatch_sizes, (std::vector<std::int64_t>{2, 2, 4, 4, 4}));
+  EXPECT_EQ(one.c.microbatches, 5);
+  EXPECT_TRUE(one.without_effect.empty());
+  EXPECT_EQ(digest_of(resolve({to_json(one.c), in_file("test", "")})), digest_of(one.c));
+  EXPECT_EQ(resolve(with({{"data_parallel", 2}, {"ranks", 4}, {"cluster", "flat:4"}})).microbatch_sizes,
+            (std::vector<std::int64_t>{2, 2, 4, 2, 2, 4}));
+  EXPECT_EQ(resolve(with({{"batch", 12}})).microbatch_sizes, (std::vector<std::int64_t>{2, 1, 3, 3, 3}));
+  EXPECT_TRUE(resolve(with({{"task", "inference"}})).microbatch_sizes.empty());
+  expect_error(
+      [&] {
+        resolve(with({{"options", {{"sliced", 4}}}}));
+      },
+      "are 4 of 4 samples in a pipeline, and autopipe takes the first 4 in halves");
+  expect_error([&] { resolve(with({{"batch", 4}})); }, "of at least 2 samples");
+}
+
 TEST(MicrobatchSizesOfACaseTest, AreRejectedWithAReasonWhereOneSizeIsAssumed) {
   const auto with = [](Json more) {
     more["microbatch_sizes"] = {3, 1, 3, 1};

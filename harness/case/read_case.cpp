@@ -38,8 +38,9 @@ class EntryReading {
     const bool untrained = setting.key == "optimizer" && !c.train;
     const Json used = untrained ? setting::untrained_optimizer_json(c) : setting.value.write(c);
     const bool divides = c.update == UpdateAfter::micro_batch;  // the batch, by the micro-batches
+    const bool halves = !c.microbatch_sizes.empty() && !entry_.values.find("microbatch_sizes");  // some micro-batches
     const bool as_given = used == given || used == entry_.values.at(setting.key);
-    if (as_given || (divides && (setting.key == "batch" || setting.key == "microbatches"))) return;
+    if (as_given || ((divides || halves) && (setting.key == "batch" || setting.key == "microbatches"))) return;
     if (!used.is_object() || !given.is_object()) return add("/" + setting.key, setting.when_unused);
     const auto inner = [](const Json& object, const std::string& key) {
       const Json* value = object.find(key);

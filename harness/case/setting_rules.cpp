@@ -383,6 +383,24 @@ void fill_microbatches(CaseReading& r) {
   r.c.microbatches = static_cast<int>(std::gcd(own, r.c.batch));
 }
 
+// The sizes of a system that takes the first micro-batches of every pipeline in halves, where the case gives none.
+static void take_halves(CaseReading& r) {
+  if (!r.system->halved || infers(r.c)) return;
+  const int halved = r.system->halved(resolve_options(r.system->options, r.c.options, "options"));
+  if (halved == 0 || r.c.microbatches % r.c.data_parallel != 0) return;  // the latter is rejected later
+  const int own = r.c.microbatches / r.c.data_parallel;
+  const std::int64_t samples = r.c.batch / r.c.microbatches;
+  if (halved >= own || samples < 2)
+    r.entry.fail("microbatches",
+                 "are " + std::to_string(own) + " of " + std::to_string(samples) + " samples in a pipeline, and " +
+                     r.c.system + " takes the first " + std::to_string(halved) + " in halves",
+                 "let it halve fewer than all, of at least 2 samples");
+  const std::vector<std::int64_t> sizes = first_halved(own, samples, halved);
+  for (int d = 0; d < r.c.data_parallel; ++d)
+    r.c.microbatch_sizes.insert(r.c.microbatch_sizes.end(), sizes.begin(), sizes.end());
+  r.c.microbatches += halved * r.c.data_parallel;
+}
+
 void check_microbatches(CaseReading& r) {
   if (!r.c.microbatch_sizes.empty()) {
     if (std::ssize(r.c.microbatch_sizes) != r.c.microbatches)
@@ -397,6 +415,7 @@ void check_microbatches(CaseReading& r) {
         "microbatches",
         std::to_string(r.c.microbatches) + " micro-batches do not divide the batch of " + std::to_string(r.c.batch),
         "choose a number that divides it");
+  take_halves(r);
 }
 
 void check_length(CaseReading& r) {

@@ -161,6 +161,25 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                 "--host-copy are then of one sample, and activations are counted in samples")
       ->type_name("LIST")
       ->excludes(c->get_option("--microbatches"));
+  c->add_option(
+       "--sample-lengths", a->sample_lengths,
+       "Lengths of the samples of an update, as in 9,7,3,3,1: the first of the systems that forms micro-batches "
+       "of them (dynapipe) does, for all systems. A micro-batch counts as its samples times the longest; "
+       "--costs and --host-copy are then of a unit of length")
+      ->type_name("LIST")
+      ->excludes(c->get_option("--microbatches"))
+      ->excludes(c->get_option("--microbatch-sizes"))
+      ->excludes(c->get_option("--from"));
+  c->add_option("--group-overhead", a->group_overhead,
+                "With --sample-lengths: units of length that a micro-batch counts besides, whatever it holds")
+      ->capture_default_str()
+      ->type_name("N")
+      ->needs(c->get_option("--sample-lengths"));
+  c->add_option("--group-limit", a->group_limit,
+                "With --sample-lengths: the most that the samples of a micro-batch times the longest may be; 0: any")
+      ->capture_default_str()
+      ->type_name("N")
+      ->needs(c->get_option("--sample-lengths"));
   c->add_option("--chunks", a->chunks, "Stages per rank, for systems that place several (default: the system's own)")
       ->type_name("N");
   c->add_option("--costs", a->costs,
@@ -198,6 +217,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
                "  sluice schedule -s 1f1b,dynapipe --microbatch-sizes 3,1,3,1,3,1,3,1 --costs 1/1/1\n"
+               "  sluice schedule -s 1f1b,dynapipe -n 4 --sample-lengths 9,7,7,3,3,2,1 --group-overhead 4\n"
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
                "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"

@@ -37,7 +37,9 @@ int advise_command(const AdviseArguments& a);
 
 struct ScheduleArguments {
   std::string system, from, costs = "1/1/1", costs_of, trace, html;
-  std::string microbatch_sizes;  // list; empty: all have one
+  std::string microbatch_sizes;                      // list; empty: all have one
+  std::string sample_lengths;                        // list, from which a system forms the micro-batches; empty: none
+  std::int64_t group_overhead = 0, group_limit = 0;  // of those, in units of length; limit 0: none
   double host_copy = 0;
   int ranks = 4, microbatches = 8;
   std::optional<int> chunks;  // not given: the system's own

@@ -100,6 +100,30 @@ MicrobatchSizes sizes_of(const ScheduleArguments& a) {
   return sizes.empty() ? MicrobatchSizes() : MicrobatchSizes({sizes.begin(), sizes.end()});
 }
 
+// The sizes, as --microbatch-sizes, that the first of the systems that can forms of --sample-lengths.
+std::string formed_microbatches(const std::vector<const System*>& systems, const ScheduleArguments& a) {
+  constexpr int kMaxSamples = 1000, kMaxLength = 1'000'000;
+  const std::vector<int> lengths = counts_in(a.sample_lengths, "--sample-lengths");
+  if (count_of(lengths) > kMaxSamples)
+    throw InputError("--sample-lengths", "has " + std::to_string(lengths.size()) + " samples",
+                     "give at most " + std::to_string(kMaxSamples));
+  for (const int length : lengths) positive("--sample-lengths", length, kMaxLength);
+  for (const auto& [flag, value] :
+       {std::pair("--group-overhead", a.group_overhead), std::pair("--group-limit", a.group_limit)})
+    if (value < 0 || value > kMaxSamples * kMaxLength)
+      throw InputError(flag, std::to_string(value) + " is out of range",
+                       "give 0 to " + std::to_string(kMaxSamples * kMaxLength));
+  const auto forms = std::ranges::find_if(systems, [](const System* system) { return system->group_samples; });
+  if (forms == systems.end())
+    throw InputError("--sample-lengths", "none of the systems forms micro-batches of samples",
+                     "add dynapipe to --system, or give --microbatch-sizes");
+  SamplesToGroup problem{.lengths = {lengths.begin(), lengths.end()},
+                         .ranks = positive("--ranks", a.ranks, 65'536),
+                         .overhead = a.group_overhead};
+  if (a.group_limit > 0) problem.limit = a.group_limit;
+  return fmt::format("{}", fmt::join((*forms)->group_samples(problem), ","));
+}
+
 constexpr std::int64_t kMaxListedOps = 2'000;  // more are no list that a person reads
 
 // microbatches: of each of the system's replicas of the whole model, or of all together.
@@ -320,7 +344,11 @@ int schedule_command(const ScheduleArguments& a) {
   const auto given = given_options(a.set);
   if (several || systems.empty()) reject_undeclared(systems, given);
   ScheduleArguments shared = a;
-  if (const MicrobatchSizes sizes = sizes_of(a); sizes.differ()) shared.microbatches = count_of(sizes.samples());
+  if (!a.sample_lengths.empty()) {
+    shared.microbatch_sizes = formed_microbatches(systems, a);
+    if (!a.json && !a.csv) fmt::print("--microbatch-sizes {}\n", shared.microbatch_sizes);
+  }
+  if (const MicrobatchSizes sizes = sizes_of(shared); sizes.differ()) shared.microbatches = count_of(sizes.samples());
   std::vector<OrderOfOps> orders;
   if (!a.from.empty()) {
     orders.push_back(order_from_table(read_valid_table(a.from), a.from, sizes_of(a), op_costs(a), of));

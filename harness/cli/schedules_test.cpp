@@ -51,6 +51,27 @@ TEST_F(Cli, StagesMayHaveTimesOfTheirOwn) {
     rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", wrong}, {"--costs", "is not F/I/W[/PAIR][+latency]"});
 }
 
+// Lengths 4, 4, 1, 1 on 3 ranks with an overhead of 2: micro-batches of 6, 6 and 2 + 2 * 1, as sample_groups_test.cpp
+// has them.
+TEST_F(Cli, MicroBatchesAreFormedOfSamplesOfDifferentLengths) {
+  const Arguments lengths = {"-n", "3", "--sample-lengths", "1,4,1,4", "--group-overhead", "2"};
+  const auto with = [&](Arguments first, const Arguments& more) {
+    first.insert(first.end(), lengths.begin(), lengths.end());
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+  };
+  const Json formed = document(with({"schedule", "-s", "dynapipe"}, {"--json"}));
+  EXPECT_EQ(formed["microbatch_sizes"], (Json{6, 6, 4}));
+  EXPECT_EQ(formed, document({"schedule", "-s", "dynapipe", "-n", "3", "--microbatch-sizes", "6,6,4", "--json"}));
+  const Json both = document(with({"schedule", "-s", "1f1b,dynapipe"}, {"--json"}));
+  EXPECT_EQ(both[0]["microbatch_sizes"], formed["microbatch_sizes"]);
+  EXPECT_NE(sluice(with({"schedule", "-s", "dynapipe"}, {})).out.find("--microbatch-sizes 6,6,4\n"), std::string::npos);
+  rejects(with({"schedule", "-s", "1f1b"}, {}), {"--sample-lengths", "none of the systems forms micro-batches"});
+  rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "3"}), {"dynapipe", "is over the limit of 3"});
+  rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "-1"}), {"--group-limit", "out of range"});
+  rejects(with({"schedule", "-s", "dynapipe"}, {"-m", "3"}), {"--sample-lengths"});
+}
+
 TEST_F(Cli, APairTakesTheSecondsThatCostsGiveIt) {
   const auto makespan = [&](const std::string& costs) {
     return document({"schedule", "-s", "dualpipe", "-O", "variant=v", "-n", "4", "-m", "8", "--costs", costs,

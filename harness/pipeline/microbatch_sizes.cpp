@@ -19,6 +19,13 @@ std::int64_t MicrobatchSizes::before(Micro micro) const {
   return static_cast<std::int64_t>(micro.index() / samples_.size()) * batch() + first_[place(micro)];
 }
 
+std::vector<std::int64_t> first_halved(int microbatches, std::int64_t samples, int halved) {
+  std::vector<std::int64_t> sizes;
+  for (int k = 0; k < halved; ++k) sizes.insert(sizes.end(), {samples - samples / 2, samples / 2});
+  sizes.insert(sizes.end(), static_cast<std::size_t>(microbatches - halved), samples);
+  return sizes;
+}
+
 MicrobatchSizes sizes_of_pipeline(const MicrobatchSizes& all, int pipelines) {
   const auto own = all.samples().first(all.samples().size() / static_cast<std::size_t>(pipelines));
   return MicrobatchSizes({own.begin(), own.end()});

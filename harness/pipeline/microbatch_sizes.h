@@ -35,6 +35,10 @@ class MicrobatchSizes {
   std::vector<int> index_;
 };
 
+// `microbatches` of `samples` each, the first `halved` of them as two micro-batches: of an odd number the first half is
+// the larger one.
+std::vector<std::int64_t> first_halved(int microbatches, std::int64_t samples, int halved);
+
 // Those of one of `pipelines` pipelines, which all have the same.
 MicrobatchSizes sizes_of_pipeline(const MicrobatchSizes& all, int pipelines);
 

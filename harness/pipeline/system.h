@@ -142,6 +142,13 @@ struct Adaptation {
 
 struct CoRunFile;  // co_runs.h
 struct CoRunProblem;
+// Samples of an update, of different lengths. A micro-batch is padded to its longest sample.
+struct SamplesToGroup {
+  std::vector<std::int64_t> lengths;
+  int ranks = 1;
+  std::int64_t overhead = 0;  // of a micro-batch, whatever it holds, in units of length
+  std::int64_t limit = std::numeric_limits<std::int64_t>::max();  // of a micro-batch: samples times the longest
+};
 
 struct PipelineSize {
   int ranks;
@@ -175,6 +182,12 @@ struct System {
   // Whether no plan of it weighs cuts as balanced cuts do, so that Problem::cuts_count_messages has no effect; none:
   // some plan may.
   bool (*own_cuts)(const Options&) = nullptr;
+  // How many of the first micro-batches of an update its order takes as two halves each; none: 0. A case that gives no
+  // sizes then gets those of the halves. Fewer than all.
+  int (*halved)(const Options&) = nullptr;
+  // Which micro-batches it forms of samples of different lengths: the size of each in units of length, padding and
+  // overhead included; none: it forms none.
+  std::vector<std::int64_t> (*group_samples)(const SamplesToGroup&) = nullptr;
   // Which layers on which devices; a planner that decides no order returns a Plan. None: a chain of equally slow
   // stages, `chunks` on every device.
   std::function<PlannedPipeline(const Problem&, const Options&)> plan = nullptr;

@@ -55,6 +55,20 @@ TEST(MicrobatchSizesForReal, ReplicasOfAPipelineTrainAsOneDeviceWithTheWholeBatc
   }
 }
 
+TEST(MicrobatchSizesForReal, SlicedMicroBatchesTrainAsOneDeviceWithTheWholeBatch) {
+  const ModelGraph model = test_mlp();
+  const MicrobatchSizes sizes(first_halved(4, 5, 2));
+  const DataFeed feed = random_feed(model, sizes.batch() * kUpdates);
+  const Training training{.double_precision = true};
+  const Numbers reference = train(TestSetup("single_device", {}, model, 1, sizes.batch(), 1), feed, training);
+  for (const int ranks : {1, 2, 3}) {
+    SCOPED_TRACE(ranks);
+    TestSetup setup{"autopipe", {{"sliced", "2"}}, model, ranks, sizes.batch(), count_of(sizes.samples()),
+                    {},         "system",          1,     sizes};
+    expect_close(train(setup, feed, training), reference, model, 1e-12);
+  }
+}
+
 TEST(MicrobatchSizesForReal, TheLossIsTheMeanOverTheSamples) {
   const ModelGraph model = test_mlp();
   const DataFeed feed = random_feed(model, kSamples * kUpdates);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 
 namespace sluice {
 
@@ -53,37 +52,6 @@ bool keeps(const StageOrders& orders, const HoldingLimit& limit) {
     }
   }
   return true;
-}
-
-double makespan(const StageOrders& orders, const ChainTimes& times) {
-  constexpr double kNotYet = -1;
-  const std::size_t stages = orders.size(), microbatches = times.forward.front().size();
-  std::vector<std::vector<double>> forward(stages, std::vector<double>(microbatches, kNotYet)),
-      backward = forward;  // ends
-  std::vector<std::size_t> next(stages, 0);
-  std::vector<double> free(stages, 0);
-  // When the input of an op is there; kNotYet: what makes it has not run.
-  const auto input = [&](std::size_t s, const Op& op) {
-    const std::size_t m = op.micro.index();
-    if (op.kind == OpKind::forward && s == 0) return 0.0;
-    if (op.kind != OpKind::forward && s + 1 == stages) return forward[s][m];
-    const double made = op.kind == OpKind::forward ? forward[s - 1][m] : backward[s + 1][m];
-    return made == kNotYet ? kNotYet : made + times.message;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t s = 0; s < stages; ++s)
-      for (; next[s] < orders[s].size(); ++next[s]) {
-        const Op& op = orders[s][next[s]];
-        const double there = input(s, op);
-        if (there == kNotYet) break;
-        const auto& seconds = op.kind == OpKind::forward ? times.forward : times.backward;
-        free[s] = std::max(free[s], there) + seconds[s][op.micro.index()];
-        (op.kind == OpKind::forward ? forward : backward)[s][op.micro.index()] = free[s];
-        moved = true;
-      }
-  }
-  return std::ranges::max(free);
 }
 
 }  // namespace sluice

@@ -34,14 +34,4 @@ std::optional<StageOrders> cyclic_order(int stages, std::span<const int> enterin
 // Whether no stage holds more than the limit at a time.
 bool keeps(const StageOrders& orders, const HoldingLimit& limit);
 
-// Seconds of F and B, [stage][micro-batch], and of a message between neighbours.
-struct ChainTimes {
-  std::vector<std::vector<double>> forward, backward;
-  double message = 0;
-};
-
-// Seconds from the first op to the last, where an op begins once its stage is free and its input is there. The orders
-// must come to their end.
-double makespan(const StageOrders& orders, const ChainTimes& times);
-
 }  // namespace sluice

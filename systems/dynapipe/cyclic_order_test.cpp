@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/plan/order_timing.h"
+
 namespace sluice {
 namespace {
 
@@ -21,8 +23,8 @@ std::string text_of(const std::vector<Op>& ops) {
 }
 
 // The same on all stages: F takes a third of a micro-batch's work, B two thirds.
-ChainTimes times_of(int stages, const std::vector<double>& work) {
-  ChainTimes times;
+ChainSeconds times_of(int stages, const std::vector<double>& work) {
+  ChainSeconds times;
   for (int s = 0; s < stages; ++s) {
     auto &forward = times.forward.emplace_back(), &backward = times.backward.emplace_back();
     for (const double w : work) forward.push_back(w), backward.push_back(2 * w);
@@ -75,16 +77,16 @@ TEST(CyclicOrder, WarmsUpWithTwiceTheForwardsOfOneFOneB) {
 TEST(CyclicOrder, TakesSixtyOneWhereOneFOneBTakesEightyTwo) {
   std::vector<double> work;
   for (int m = 0; m < 16; ++m) work.push_back(m % 2 == 0 ? 1.5 : 0.5);
-  EXPECT_DOUBLE_EQ(makespan(one_f_one_b(4, 16), times_of(4, work)), 82);
-  EXPECT_DOUBLE_EQ(makespan(*cyclic_order(4, in_order(16)), times_of(4, work)), 61);
+  EXPECT_DOUBLE_EQ(time_order(one_f_one_b(4, 16), times_of(4, work)).makespan, 82);
+  EXPECT_DOUBLE_EQ(time_order(*cyclic_order(4, in_order(16)), times_of(4, work)).makespan, 61);
 }
 
 TEST(CyclicOrder, TakesAsLongAsOneFOneBWhereSizesAreEqual) {
   for (const int p : {2, 3, 5})
     for (const int m : {1, 4, 9}) {
-      const ChainTimes times = times_of(p, std::vector<double>(static_cast<std::size_t>(m), 1));
-      EXPECT_DOUBLE_EQ(makespan(*cyclic_order(p, in_order(m)), times), 3.0 * (m + p - 1)) << p << " " << m;
-      EXPECT_DOUBLE_EQ(makespan(one_f_one_b(p, m), times), 3.0 * (m + p - 1)) << p << " " << m;
+      const ChainSeconds times = times_of(p, std::vector<double>(static_cast<std::size_t>(m), 1));
+      EXPECT_DOUBLE_EQ(time_order(*cyclic_order(p, in_order(m)), times).makespan, 3.0 * (m + p - 1)) << p << " " << m;
+      EXPECT_DOUBLE_EQ(time_order(one_f_one_b(p, m), times).makespan, 3.0 * (m + p - 1)) << p << " " << m;
     }
 }
 

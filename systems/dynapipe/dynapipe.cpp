@@ -8,10 +8,14 @@
 //
 // Sizes 3 and 1 in turn, F 1/2 and B 1 of a sample, 4 ranks, 16 micro-batches: 1F1B takes 82, the cyclic order 61.
 //
-// Not here: its dynamic program that makes micro-batches of samples sorted by length (micro-batches are the run's), and
-// its choice of recomputation for each batch. Where it departs: its times of stages are the run's costs, and k-means
-// starts from quantiles.
+// Its dynamic program that forms micro-batches of samples sorted by length (sample_groups.h) is that of `sluice
+// schedule --sample-lengths`; a case has its micro-batches (microbatch_sizes), since samples of a workload have one
+// length.
+//
+// Not here: its choice of recomputation for each batch. Where it departs: its times of stages are the run's costs, and
+// k-means starts from quantiles.
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "harness/base/error.h"
@@ -19,8 +23,10 @@
 #include "harness/pipeline/choice_option.h"
 #include "harness/pipeline/orders.h"
 #include "harness/plan/chain_partition.h"
+#include "harness/plan/order_timing.h"
 #include "systems/dynapipe/cyclic_order.h"
 #include "systems/dynapipe/injection.h"
+#include "systems/dynapipe/sample_groups.h"
 
 namespace sluice {
 
@@ -36,7 +42,7 @@ const ChoiceOption<Injection> injection_option(
 
 // What one pipeline's micro-batches take and hold on every stage.
 struct Micros {
-  ChainTimes times;
+  ChainSeconds times;
   HoldingLimit bytes;    // and its devices' memory
   HoldingLimit samples;  // and option samples_held
 
@@ -101,7 +107,7 @@ StageOrders fastest(const Micros& microbatches, const std::vector<std::vector<in
   for (const std::vector<int>& entering : injections) {
     const auto orders = cyclic_order(count_of(microbatches.times.forward), entering, limit);
     if (!orders || !keeps(*orders, fits)) continue;
-    const double own = makespan(*orders, microbatches.times);
+    const double own = time_order(*orders, microbatches.times).makespan;
     if (own < seconds) seconds = own, best = *orders;
   }
   return best;
@@ -126,8 +132,29 @@ PlannedPipeline dynapipe_plan(const Problem& problem, const Options& options) {
                                             " samples on a stage fits into the devices' memory"
                                       : std::string("a micro-batch alone does not fit into a device's memory"),
                      "use smaller micro-batches, more ranks or another limit");
-  plan.search.objective = makespan(order, microbatches.times);
+  plan.search.objective = time_order(order, microbatches.times).makespan;
   return {plan, order};
+}
+
+std::vector<std::int64_t> dynapipe_groups(const SamplesToGroup& problem) {
+  std::vector<std::int64_t> lengths = problem.lengths;
+  std::ranges::sort(lengths, std::greater());
+  const auto size = [&](int samples, std::int64_t longest) { return problem.overhead + samples * longest; };
+  const auto groups = group_samples(
+      lengths, problem.ranks,
+      [&](int samples, std::int64_t longest) { return static_cast<double>(size(samples, longest)); }, problem.limit);
+  if (!groups)
+    throw InputError("dynapipe",
+                     "a sample of length " + std::to_string(lengths.front()) + " is over the limit of " +
+                         std::to_string(problem.limit) + " for a micro-batch",
+                     "raise the limit, or leave the sample out");
+  std::vector<std::int64_t> sizes;
+  std::size_t first = 0;
+  for (const int samples : groups->samples) {
+    sizes.push_back(size(samples, lengths[first]));
+    first += static_cast<std::size_t>(samples);
+  }
+  return sizes;
 }
 
 // The plan's order; without a plan, micro-batches enter as they are numbered.
@@ -159,15 +186,17 @@ const System dynapipe = {
     .citation =
         "Jiang et al., DynaPipe: Optimizing Multi-task Training through Dynamic Pipelines, EuroSys 2024 (arXiv "
         "2311.10418)",
-    .written_from = {WrittenFrom::code,
-                     {{"limit of samples", WrittenFrom::ours}},
-                     "Clusters start from quantiles, and the limit in samples is ours; its dynamic program over sorted "
-                     "lengths and its recomputation are not here."},
+    .written_from =
+        {WrittenFrom::code,
+         {{"limit of samples", WrittenFrom::ours}},
+         "Clusters start from quantiles, and the limit in samples is ours; its choice of recomputation is not "
+         "here."},
     .options = {injection_option.spec(),
                 {.name = "samples_held",
                  .default_value = "0",
                  .help = "samples whose activations a stage may hold at a time; 0: as many as fit into its memory",
                  .minimum = 0}},
+    .group_samples = dynapipe_groups,
     .plan = dynapipe_plan,
     .schedule =
         [](const ScheduleProblem& problem, const Options&) {
