@@ -104,6 +104,21 @@ struct FlopsOf {
     result.input_gradient += Flops(2 * ((4 + again) * t * t + (2 + again) * t * distances) * heads);
     return result;
   }
+  // Every expert has the same number of rows. Forward: router, products, f and the gate, and the rows weighted and
+  // summed. Backward: their transposes; f, the gate and their values again; the weights, those of the router's softmax,
+  // and the sum of the rows. Choosing experts is not counted.
+  LayerFlops operator()(const Experts& k) const {
+    const double tokens = x() / static_cast<double>(k.features), matrices = k.gated ? 3 : 2;
+    const auto rows = static_cast<double>(k.rows_of(elements(in[0]) / k.features));
+    const auto features = static_cast<double>(k.features), hidden = static_cast<double>(k.hidden);
+    LayerFlops result = product(x() * static_cast<double>(k.experts) + matrices * rows * features * hidden);
+    const double function = k.gated ? 2 : 1;  // f, and the product with the gate
+    result.forward += Flops(rows * (function * hidden + 2 * features));
+    result.input_gradient += Flops(rows * ((2 * function + (k.gated ? 1 : 0) + 4) * hidden + features));
+    result.forward += Flops(3 * tokens * static_cast<double>(k.top_k));
+    result.input_gradient += Flops(4 * tokens * static_cast<double>(k.top_k));
+    return result;
+  }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Add&) const { return elementwise(static_cast<double>(in.size() - 1) * y(), 0); }
   LayerFlops operator()(const Multiply&) const { return elementwise(y(), 2 * y()); }
@@ -214,6 +229,18 @@ struct StashOf {
             .extra_until_weight_gradient = 4 * heads,
             .extra_until_weight_gradient_per_microbatch = shared};
   }
+  StashSpec operator()(const Experts& k) const {
+    // The chosen experts (int64) and their p, and what goes into f and the gate; then the gradients of the scores that
+    // were chosen and of what went into f and the gate, and p times the input of W_down. Inputs are gathered again.
+    const std::int64_t tokens = elements(in[0]) / k.features, chosen = tokens * k.top_k;
+    const Bytes choice = chosen * (Bytes(8) + element), hidden = k.rows_of(tokens) * k.hidden * element;
+    const std::int64_t inward = k.gated ? 2 : 1;
+    return {.keeps_input = true,
+            .extra = choice + inward * hidden,
+            .input_until_weight_gradient = true,
+            .output_gradient_until_weight_gradient = true,
+            .extra_until_weight_gradient = choice + (inward + 1) * hidden};
+  }
   StashSpec operator()(const SequencePool&) const { return {}; }
   StashSpec operator()(const Add&) const { return {}; }
   StashSpec operator()(const Multiply&) const { return {.keeps_input = true}; }
@@ -271,7 +298,8 @@ StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Sto
 }
 
 bool keeps_input_for_weights_only(const LayerKind& kind) {
-  return std::holds_alternative<Linear>(kind) || std::holds_alternative<Attention>(kind);
+  return std::holds_alternative<Linear>(kind) || std::holds_alternative<Attention>(kind) ||
+         std::holds_alternative<Experts>(kind);
 }
 
 Bytes kept_scores(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage) {

@@ -21,6 +21,8 @@ namespace sluice {
 template <class Kind>
 struct KindTag {};
 
+constexpr std::array kActivationNames = {"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu", "leaky_relu"};
+
 template <class V>
 void visit_fields(V& v, KindTag<Linear>) {
   v.size("in", &Linear::in), v.size("out", &Linear::out), v.flag("bias", &Linear::bias);
@@ -66,8 +68,7 @@ void visit_fields(V& v, KindTag<LayerNorm>) {
 }
 template <class V>
 void visit_fields(V& v, KindTag<Activation>) {
-  v.choice("function", &Activation::kind,
-           std::array{"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu", "leaky_relu"});
+  v.choice("function", &Activation::kind, kActivationNames);
 }
 template <class V>
 void visit_fields(V& v, KindTag<Dropout>) {
@@ -116,6 +117,12 @@ template <class V>
 void visit_fields(V& v, KindTag<RelativeAttention>) {
   v.size("width", &RelativeAttention::width), v.size("heads", &RelativeAttention::heads);
   v.extent("inner", &RelativeAttention::inner);
+}
+template <class V>
+void visit_fields(V& v, KindTag<Experts>) {
+  v.size("features", &Experts::features), v.size("hidden", &Experts::hidden), v.size("experts", &Experts::experts);
+  v.size("top_k", &Experts::top_k), v.flag("gated", &Experts::gated);
+  v.choice("function", &Experts::activation, kActivationNames), v.number("capacity", &Experts::capacity, 0, 1e3);
 }
 template <class V>
 void visit_fields(V& v, KindTag<SequencePool>) {

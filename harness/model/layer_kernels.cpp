@@ -276,6 +276,37 @@ struct KernelsOf {
     multiply(rows, inner, width, false);
   }
 
+  // Router, softmax over its scores; a copy that lays the rows of every expert together, batched products, f and the
+  // gate as a kernel each, and a copy back that adds them up. W gathers both rows again.
+  void operator()(const Experts& k) {
+    const std::int64_t sample_tokens = elements(in[0]) / k.features;
+    const double tokens = x() / number(k.features), scores = number(k.experts), experts = number(k.held_experts());
+    const double features = number(k.features), hidden = number(k.hidden);
+    const double rows = samples * number(k.rows_of(sample_tokens)), each = rows / experts;
+    multiply(tokens, features, scores, false);
+    forward().stream(2 * tokens * scores);
+    input_gradient().stream(3 * tokens * scores);
+    const auto gathered = [&](Kernels kernels) { kernels.stream(2 * rows * features); };
+    gathered(forward()), gathered(input_gradient()), gathered(weight_gradient()), gathered(weight_gradient());
+    for (int inward = 0; inward < (k.gated ? 2 : 1); ++inward) {
+      forward().product(each, hidden, features, experts);
+      input_gradient().product(each, features, hidden, experts);
+      weight_gradient().product(hidden, features, each, experts);
+    }
+    forward().product(each, features, hidden, experts);
+    input_gradient().product(each, hidden, features, experts);
+    weight_gradient().product(features, hidden, each, experts);
+    forward().stream_at(c.activation_share, 2 * rows * hidden);
+    input_gradient().stream_at(c.activation_share, 2 * rows * hidden).stream_at(c.activation_share, 3 * rows * hidden);
+    if (k.gated) {
+      forward().stream(3 * rows * hidden);
+      input_gradient().stream(3 * rows * hidden).stream(3 * rows * hidden).stream(3 * rows * hidden);
+    }
+    input_gradient().stream(3 * rows * hidden).stream(2 * rows * hidden);  // p, and its gradient
+    forward().stream(rows * features + x());
+    input_gradient().stream(rows * features + x());
+  }
+
   void operator()(const SequencePool&) {
     forward().stream(x() + y());
     input_gradient().stream(x() + y());

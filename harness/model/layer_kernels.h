@@ -14,6 +14,8 @@
 //   LSTM                 one product for all steps' inputs, then for every step a product and a kernel of the gates
 //   convolutions         one kernel a pass; a transposed one's forward is the input gradient of the one it transposes
 //   patch embedding      a copy that lays every patch in a row, and a product
+//   experts              a batched product a matrix and pass, copies that gather rows by expert and add them up, and a
+//                        kernel each for scores, f, gate and weights; every expert has the same number of rows
 //   a Module             a square product of the FLOP that its file declares, and a stream of inputs and output
 //   all others           kernels that read and write what they must once; normalisations read twice backward
 #pragma once

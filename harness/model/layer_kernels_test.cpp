@@ -69,6 +69,18 @@ TEST(LayerKernelsTest, AttentionIsItsProjectionsAndTheInnerProductsOfEveryHead) 
                                                     seconds_of_product(10, 8, 6, 8) + seconds_of_product(20, 32, 32));
 }
 
+TEST(LayerKernelsTest, ExpertsAreBatchedProductsOfEqualRows) {
+  // 2 samples of 10 tokens, two of 4 experts each: 40 rows, 10 an expert.
+  const LayerKernels k = kernels_of(Experts{32, 48, 4}, {Shape{10, 32}}, 2);
+  EXPECT_DOUBLE_EQ(k.weight_gradient.seconds.value, seconds_of_product(4, 32, 20) + 2 * seconds_of_stream(2 * 40 * 32) +
+                                                        2 * seconds_of_product(48, 32, 10, 4) +
+                                                        seconds_of_product(32, 48, 10, 4));
+  EXPECT_EQ(k.forward.count, 2 + 1 + 3 + 2 + 1);  // router and softmax, gathered, products, f and gate, summed
+  EXPECT_EQ(kernels_of(Experts{.features = 32, .hidden = 48, .experts = 4, .gated = false}, {Shape{10, 32}}, 2)
+                .weight_gradient.count,
+            1 + 2 + 2);
+}
+
 // In 16 bit and without gaps, 1e12 bytes/s of memory and norms at half of it; products take nothing.
 Calibration streams_in_16_bit() {
   Calibration c;

@@ -207,6 +207,15 @@ struct OutputShape {
     if (in.size() > 2) require_ids(in[2], in[1]);
     return in[0];
   }
+  Shape operator()(const Experts& k) const {
+    require_last(layer, in[0], k.features);
+    require_positive(layer, k.hidden, "hidden");
+    if (!(k.top_k > 0 && k.top_k <= k.experts))
+      fail(layer,
+           "top_k " + std::to_string(k.top_k) + " is not between 1 and its " + std::to_string(k.experts) + " experts");
+    if (!(k.capacity >= 0)) fail(layer, "capacity must not be negative");
+    return in[0];
+  }
   Shape operator()(const SequencePool& k) const {
     require_sequence(in[0]);
     if (k.mode == SequencePool::Mode::first) {
@@ -280,6 +289,7 @@ struct KindName {
   const char* operator()(const Attention&) const { return "Attention"; }
   const char* operator()(const CrossAttention&) const { return "CrossAttention"; }
   const char* operator()(const RelativeAttention&) const { return "RelativeAttention"; }
+  const char* operator()(const Experts&) const { return "Experts"; }
   const char* operator()(const SequencePool&) const { return "SequencePool"; }
   const char* operator()(const Add&) const { return "Add"; }
   const char* operator()(const Multiply&) const { return "Multiply"; }
@@ -371,6 +381,14 @@ struct ParametersOf {
             reciprocal_root("content_bias", {inner}, k.width), reciprocal_root("position_bias", {inner}, k.width),
             kaiming("proj", {k.width, inner}, inner)};
   }
+  Parameters operator()(const Experts& k) const {
+    const Shape inward{k.held_experts(), k.hidden, k.features};
+    Parameters result{kaiming("router", {k.experts, k.features}, k.features)};
+    if (k.gated) result.push_back(kaiming("gate", inward, k.features));
+    result.push_back(kaiming("up", inward, k.features));
+    result.push_back(kaiming("down", {k.held_experts(), k.features, k.hidden}, k.hidden));
+    return result;
+  }
   Parameters operator()(const Module& k) const {
     Parameters result;
     for (const Shape& shape : k.weights) result.push_back({module_weight(result.size()), shape, Init::stored, 0});
@@ -383,6 +401,18 @@ struct ParametersOf {
 };
 
 }  // namespace
+
+std::int64_t Experts::capacity_of(std::int64_t tokens) const {
+  if (capacity == 0) return tokens;
+  constexpr double kRounding = 1e-9;  // 1.1 x 20 / 2 is 11
+  const double share = static_cast<double>(tokens * top_k) / static_cast<double>(experts);
+  return std::clamp(static_cast<std::int64_t>(std::ceil(capacity * share - kRounding)), std::int64_t{1}, tokens);
+}
+
+std::int64_t Experts::rows_of(std::int64_t tokens) const {
+  const std::int64_t rows = std::min(tokens * top_k, experts * capacity_of(tokens));
+  return (rows * held_experts() + experts - 1) / experts;
+}
 
 std::string module_weight(std::size_t number) { return "weight_" + std::to_string(number); }
 std::string module_buffer(std::size_t number) { return "buffer_" + std::to_string(number); }

@@ -163,6 +163,27 @@ struct RelativeAttention {
   std::int64_t inner = 0;  // of all heads together; 0: width
   std::int64_t heads_width() const { return inner > 0 ? inner : width; }
 };
+// A mixture of experts (Shazeer et al., ICLR 2017, arXiv 1701.06538): every token, a row of the last dimension, goes
+// through `top_k` of `experts` feed-forward networks. x: [..., features] -> the same. The router scores a token with
+// W_router x; the top_k highest scores win (of equal ones the lower number), and y is the sum over them of p_e
+// expert_e(x), p the softmax over the winning scores (Mixtral: Jiang et al., arXiv 2401.04088). Experts have no bias:
+// W_down (f(W_gate x) * W_up x), or, not gated, W_down f(W_up x).
+// Weights: router [experts, features], gate and up [experts, hidden, features], down [experts, features, hidden].
+// capacity: of the tokens of one sample an expert takes the first capacity tokens top_k / experts, rounded up; to later
+// ones it adds nothing, and their other p stay as they are (dropped tokens: Lepikhin et al., GShard, arXiv 2006.16668,
+// with a sample as the group). 0: no limit.
+struct Experts {
+  std::int64_t features, hidden, experts, top_k = 2;
+  bool gated = true;
+  Activation::Kind activation = Activation::Kind::silu;
+  double capacity = 0;
+  std::int64_t held = 0;  // of a device that shares them with others (tensor_split.h): its number of experts; 0: all
+  std::int64_t held_experts() const { return held > 0 ? held : experts; }
+  // Rows that one expert takes of a sample of `tokens` tokens at most, and that the held experts take of it where the
+  // router gives every expert the same number. Costs assume that. All experts together never take more.
+  std::int64_t capacity_of(std::int64_t tokens) const;
+  std::int64_t rows_of(std::int64_t tokens) const;
+};
 // A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens; first: without ids,
 // where a class token stands.
 struct SequencePool {
@@ -204,7 +225,7 @@ struct BinaryCrossEntropyLoss {};
 
 using LayerKind = std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, LayerNorm,
                                RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
-                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, SequencePool, Add,
+                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, Experts, SequencePool, Add,
                                Multiply, Concat, Flatten, Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
@@ -284,7 +305,7 @@ struct StashSpec {
   // Flatten: always a view. Activation: in place where that harms nobody (overwrites() in model.h).
   bool output_is_input = false;
 };
-// A frozen layer keeps nothing for W. Linear and Attention then keep no input at all: only W reads it.
+// A frozen layer keeps nothing for W. Linear, Attention and Experts then keep no input at all: only W reads it.
 StashSpec stash(const LayerSpec& layer, std::span<const Shape> inputs, const Storage& storage = {});
 // Whether the first of what it keeps is its input, which its I does not read.
 bool keeps_input_for_weights_only(const LayerKind& kind);

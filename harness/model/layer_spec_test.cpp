@@ -102,6 +102,25 @@ TEST(LayerShape, AnImageBecomesPatchesWithAClassTokenBeforeThem) {
             std::string::npos);
 }
 
+TEST(LayerShape, ExpertsKeepTheShapeAndTakeAsManyRowsAsTheirCapacity) {
+  EXPECT_EQ(out(Experts{16, 32, 8}, {{20, 16}}), (Shape{20, 16}));
+  EXPECT_EQ(out(Experts{16, 32, 8}, {{16}}), (Shape{16}));
+  EXPECT_EQ((Experts{16, 32, 8}.rows_of(20)), 40);
+  // 1.25 x 20 x 2 / 8 = 6.25 rows; 0.7 x 20 x 2 / 8 = 3.5, of all 8 experts 32.
+  const Experts roomy{.features = 16, .hidden = 32, .experts = 8, .capacity = 1.25};
+  EXPECT_EQ(roomy.capacity_of(20), 7);
+  EXPECT_EQ(roomy.rows_of(20), 40);
+  const Experts tight{.features = 16, .hidden = 32, .experts = 8, .capacity = 0.7};
+  EXPECT_EQ(tight.capacity_of(20), 4);
+  EXPECT_EQ(tight.rows_of(20), 32);
+  EXPECT_EQ((Experts{.features = 1, .hidden = 1, .experts = 2, .capacity = 1.1}.capacity_of(10)), 10);
+  EXPECT_EQ((Experts{.features = 1, .hidden = 1, .experts = 4, .capacity = 1.1}.capacity_of(20)), 11);
+  EXPECT_EQ(shape_error_of(Experts{16, 32, 8, 9}, {{20, 16}}),
+            "layer 'l' (Experts): top_k 9 is not between 1 and its 8 experts");
+  EXPECT_NE(shape_error_of(Experts{16, 32, 8}, {{20, 15}}).find("a last dimension of 16"), std::string::npos);
+  EXPECT_NE(shape_error_of(Experts{16, 0, 8}, {{20, 16}}).find("hidden must be positive"), std::string::npos);
+}
+
 TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
   const CrossAttention cross{.width = 16, .memory = 8, .heads = 4};
   const auto mentions = [](const std::string& text, const char* what) {
@@ -162,6 +181,10 @@ TEST(LayerParameters, CountsByHand) {
             16 * 16 + 32 * 8 + 16 * 16);
   EXPECT_EQ(parameter_count(layer(CrossAttention{.width = 16, .memory = 8, .heads = 4})),
             (16 * 16 + 16) + (32 * 8 + 32) + (16 * 16 + 16));
+  // Mixtral 8x7B: 45.1 billion of its 46.7 billion parameters are experts of 32 such layers.
+  EXPECT_EQ(parameter_count(layer(Experts{4096, 14336, 8})), 8 * 3 * 4096 * 14336 + 8 * 4096);
+  EXPECT_EQ(parameter_count(layer(Experts{.features = 16, .hidden = 32, .experts = 5, .gated = false})),
+            5 * 2 * 16 * 32 + 5 * 16);
   EXPECT_EQ(parameter_count(layer(PositionEmbedding{20, 16})), 320);
   EXPECT_EQ(parameter_count(layer(SequencePool{})), 0);
   EXPECT_EQ(parameter_count(layer(Activation{})), 0);
@@ -197,6 +220,23 @@ TEST(LayerFlops, MultiplyAddsCountTwice) {
   // One key and value head of two: projections 2 * 3 * 8 * (8 + 4 + 4 + 8), scores and values as with two.
   EXPECT_EQ(forward_flops(Attention{.width = 8, .heads = 2, .kv_heads = 1}, {{3, 8}}), 1152 + 288);
   EXPECT_EQ(forward_flops(Multiply{}, {{3, 8}, {3, 8}}), 24);
+}
+
+TEST(LayerFlops, ExpertsCountTheRouterAndTheChosenExpertsOfEveryToken) {
+  // 3 tokens of 8, 4 experts of 10, two of them a token: router 2 * 3 * 8 * 4, 6 rows of three products 2 * 8 * 10; f
+  // and the gate 2 * 10 a row, its weighted sum 2 * 8, the softmax 3 a choice. Backward 2 + 3 + 4 times 10 a row, its
+  // sum 8, and 4 a choice.
+  const std::vector<Shape> in{{3, 8}};
+  const LayerFlops gated = flops(layer(Experts{8, 10, 4}), in);
+  EXPECT_EQ(gated.forward, Flops(192 + 6 * 480 + 6 * (20 + 16) + 18));
+  EXPECT_EQ(gated.input_gradient, Flops(192 + 6 * 480 + 6 * (90 + 8) + 24));
+  EXPECT_EQ(gated.weight_gradient, Flops(192 + 6 * 480));
+  // Two products; f 10 a row; backward 1 + 1 + 4 times 10. At half of the capacity one row for each of the 4 experts.
+  const LayerFlops plain =
+      flops(layer(Experts{.features = 8, .hidden = 10, .experts = 4, .gated = false, .capacity = 0.5}), in);
+  EXPECT_EQ(plain.forward, Flops(192 + 4 * 320 + 4 * (10 + 16) + 18));
+  EXPECT_EQ(plain.input_gradient, Flops(192 + 4 * 320 + 4 * (60 + 8) + 24));
+  EXPECT_EQ(plain.weight_gradient, Flops(192 + 4 * 320));
 }
 
 TEST(LayerFlops, CrossAttentionCountsBothSequences) {
@@ -245,6 +285,16 @@ TEST(LayerStash, OwnTensorsScaleWithTheElement) {
   const StashSpec grouped = stash(layer(Attention{.width = 8, .heads = 2, .kv_heads = 1}), words);
   EXPECT_EQ(grouped.extra, Bytes(4 * (2 * 40 + 2 * 20 + 2 * 5)));
   EXPECT_EQ(grouped.extra_until_weight_gradient, Bytes(4 * (2 * 40 + 2 * 20)));
+  // 5 tokens, two choices each of 8 bytes and a p; 10 rows of two hidden vectors of 6, then of three.
+  const StashSpec experts = stash(layer(Experts{8, 6, 4}), words);
+  EXPECT_TRUE(experts.keeps_input && experts.input_until_weight_gradient &&
+              experts.output_gradient_until_weight_gradient);
+  EXPECT_EQ(experts.extra, Bytes(10 * (8 + 4) + 4 * 2 * 60));
+  EXPECT_EQ(experts.extra_until_weight_gradient, Bytes(10 * (8 + 4) + 4 * 3 * 60));
+  LayerSpec frozen = layer(Experts{8, 6, 4});
+  frozen.frozen = true;
+  EXPECT_FALSE(stash(frozen, words).keeps_input);
+  EXPECT_EQ(stash(frozen, words).extra_until_weight_gradient, Bytes(0));
   const std::vector<Shape> two{{5, 8}, {3, 4}};
   const StashSpec cross = stash(layer(CrossAttention{.width = 8, .memory = 4, .heads = 2}), two);
   EXPECT_EQ(cross.extra, Bytes(4 * (2 * 40 + 2 * 24 + 2 * 5)));

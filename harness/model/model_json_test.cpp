@@ -75,6 +75,26 @@ TEST(ModelJson, MistakesNameTheirPlace) {
             "m.json: /layers: model 'small', layer 'linear': input 0 cannot be token ids; an Embedding reads them");
 }
 
+TEST(ModelJson, ExpertsAreReadAndWritten) {
+  Json json = small();
+  json["layers"][0] = {{"name", "experts"}, {"kind", "Experts"}, {"features", 4}, {"hidden", 6}, {"experts", 3}};
+  const ModelGraph usual = read(json);
+  const auto& k = std::get<Experts>(usual.layers[0].kind);
+  EXPECT_EQ(k.top_k, 2);
+  EXPECT_TRUE(k.gated);
+  EXPECT_EQ(k.activation, Activation::Kind::silu);
+  EXPECT_EQ(k.capacity, 0);
+  EXPECT_EQ(to_json(usual), json);
+  Json& layer = json["layers"][0];
+  layer["top_k"] = 3, layer["gated"] = false, layer["function"] = "relu", layer["capacity"] = 1.25;
+  EXPECT_EQ(to_json(read(json)), json);
+  layer["top_k"] = 4;
+  EXPECT_EQ(error_of([&] { read(json); }),
+            "m.json: /layers/0/kind: layer 'experts' (Experts): top_k 4 is not between 1 and its 3 experts");
+  layer["top_k"] = 0;
+  EXPECT_EQ(error_of([&] { read(json); }), "m.json: /layers/0/top_k: is 0; must be at least 1");
+}
+
 TEST(ModelJson, ModelsBeyondAnyMachineAreRejected) {
   Json json = small();
   json["inputs"] = Json::array({{{"shape", Json::array({100'000'000, 100'000'000})}}});

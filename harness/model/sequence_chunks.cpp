@@ -25,6 +25,9 @@ struct FaultOf {
   std::string operator()(const CrossEntropyLoss&) const { return ""; }
   std::string operator()(const MseLoss&) const { return ""; }
   std::string operator()(const BinaryCrossEntropyLoss&) const { return ""; }
+  std::string operator()(const Experts& k) const {
+    return k.capacity > 0 ? "drops tokens by how many of the whole sequence came before" : "";
+  }
   std::string operator()(const Concat& k) const { return k.axis == 0 ? "joins sequences end to end" : ""; }
   std::string operator()(const Attention& k) const {
     if (!k.causal) return "is not causal: every position attends to later ones";

@@ -42,6 +42,7 @@ class Splitter {
       if (const auto* attention = std::get_if<Attention>(&of(l).kind)) divide(l, *attention);
       if (const auto* attention = std::get_if<CrossAttention>(&of(l).kind)) divide(l, *attention);
       if (const auto* attention = std::get_if<RelativeAttention>(&of(l).kind)) divide(l, *attention);
+      if (const auto* experts = std::get_if<Experts>(&of(l).kind)) divide(l, *experts);
       if (const auto* table = std::get_if<Embedding>(&of(l).kind)) divide(l, *table);
       if (is_product(l)) divide_product(l);
     }
@@ -120,6 +121,16 @@ class Splitter {
                 .parameters = {{0, {1, 1, 1}}, {0}, {0}, {0}, {1}},
                 .forward_sums = {output_elements(l)},
                 .input_gradient_sums = gradients(l, 1)};
+  }
+
+  void divide(int l, const Experts& k) {
+    Experts own = k;
+    own.held = part(l, k.experts, "experts");
+    member(l) = own;
+    split(l) = {.rule = Rule::experts, .parameters = {{}, {0}, {0}}, .forward_sums = {output_elements(l)}};
+    if (k.gated) split(l).parameters.push_back({0});
+    if (learns_[l]) split(l).input_gradient_sums = {output_elements(l) / k.features * k.top_k};
+    for (const std::int64_t sum : gradients(l, 1)) split(l).input_gradient_sums.push_back(sum);
   }
 
   void divide(int l, const Embedding& k) {
@@ -281,6 +292,8 @@ std::string rule_name(Rule rule) {
       return "inputs";
     case Rule::heads:
       return "heads";
+    case Rule::experts:
+      return "experts";
     case Rule::rows:
       return "rows";
     case Rule::classes:

@@ -8,6 +8,10 @@
 //                                                    divide is whole. Where outputs of two such layers are multiplied
 //                                                    (a gate), both are divided alike
 //   attention                                        a part of the heads; outputs and input gradients are summed
+//   experts                                          a part of the experts, and the router whole; outputs and input
+//                                                    gradients are summed, and the gradients of the chosen p, on
+//                                                    which the router depends. All devices have all tokens: a sum of
+//                                                    what their experts add takes the place of two all-to-alls
 //   embedding                                        a range of the table's rows; outputs are summed
 //   linear layer before the cross entropy, and that  a range of the classes; summed are the linear layer's input
 //                                                    gradients, and in the loss a number for every position and device
@@ -35,7 +39,7 @@ struct ParameterPart {
 // How one layer is divided.
 struct LayerSplit {
   // outputs: also of the layers of such a pair that stand between its two, which work on the part that there is.
-  enum class Rule { whole, outputs, inputs, heads, rows, classes } rule = Rule::whole;
+  enum class Rule { whole, outputs, inputs, heads, experts, rows, classes } rule = Rule::whole;
   std::vector<ParameterPart> parameters = {};
   int added_once = -1;  // the parameter that one member adds after the sum (a bias); -1: none
   // The sums over the group in a forward and in an input gradient: elements of one sample in each.

@@ -63,6 +63,28 @@ TEST(TensorSplit, SumsNoGradientThatNobodyReads) {
   EXPECT_TRUE(split_tensors(model, 2).layers[0].input_gradient_sums.empty());
 }
 
+TEST(TensorSplit, GivesEveryDeviceAPartOfTheExpertsAndTheWholeRouter) {
+  const ModelGraph model{
+      .name = "experts",
+      .inputs = {{.shape = {6, 8}}},
+      .layers = {{"norm", LayerNorm{8}, {-1}}, {"experts", Experts{8, 12, 4}, {0}}, {"loss", MseLoss{}, {1}}}};
+  const TensorModel t = split_tensors(model, 2);
+  EXPECT_EQ(rule_name(t.layers[1].rule), "experts");
+  std::vector<int> dimensions;
+  for (const ParameterPart& part : t.layers[1].parameters) dimensions.push_back(part.dimension);
+  EXPECT_EQ(dimensions, (std::vector<int>{-1, 0, 0, 0}));
+  EXPECT_EQ(parameter_count(t.member.layers[1]), 4 * 8 + 2 * 3 * 8 * 12);
+  EXPECT_EQ(std::get<Experts>(t.member.layers[1].kind).rows_of(6), 6);  // of 12 pairs of a token and an expert
+  EXPECT_EQ(t.layers[1].forward_sums, std::vector<std::int64_t>{48});
+  EXPECT_EQ(t.layers[1].input_gradient_sums, (std::vector<std::int64_t>{12, 48}));
+  try {
+    split_tensors(model, 3);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("4 experts cannot be divided among 3 devices"), std::string::npos);
+  }
+}
+
 // Two pairs: convolutions with a norm, an activation and a pool between them, and a convolution with a linear layer
 // behind a flattening.
 ModelGraph convolutions(std::int64_t channels) {

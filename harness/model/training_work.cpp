@@ -13,7 +13,7 @@ bool is_one_of(const LayerSpec& layer) {
 
 bool multiplies(const LayerSpec& layer) {
   return is_one_of<Linear, Conv2d, ConvTranspose2d, PatchEmbedding, LstmCell, Lstm, Attention, CrossAttention,
-                   RelativeAttention>(layer);
+                   RelativeAttention, Experts>(layer);
 }
 
 bool reads_sequences(const LayerSpec& layer) {

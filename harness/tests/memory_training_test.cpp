@@ -38,7 +38,8 @@ TEST_P(PeakMemoryOfARank, IsWhatTheProgramPredicts) {
   const MemoryCase& c = GetParam();
   const OptimizerSpec sgd{.learning_rate = 0.05, .momentum = 0.9};
   const OptimizerSpec adam{.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3};
-  for (const ModelGraph& model : {test_cnn(), test_mlp(), test_gnmt(), test_translator(), test_fine_tuned()})
+  for (const ModelGraph& model :
+       {test_cnn(), test_mlp(), test_gnmt(), test_translator(), test_fine_tuned(), test_mixtral()})
     for (const OptimizerSpec& optimizer : {sgd, adam}) {
       const bool synchronous = find_system(c.system, "test").synchronous;
       const bool several = synchronous || find_system(c.system, "test").accumulates;

@@ -148,14 +148,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SharedLayersOfEveryModel, TrainAsOneDeviceDoes) {
   for (const ModelGraph& model :
-       {test_vit(), mixed_model(), llama_model(), convolution_model(), image_to_image_model(), relative_model(),
-        text_model(), regression_model(), mlp_model(), translation_model(), test_gpt()})
+       {test_vit(), mixed_model(), llama_model(), test_mixtral(), convolution_model(), image_to_image_model(),
+        relative_model(), text_model(), regression_model(), mlp_model(), translation_model(), test_gpt()})
     for (const int degree : {2, 4}) expect_as_one_device({"one_f_one_b", {}, degree == 2 ? 2 : 1, degree}, model);
 }
 
 // What every rank holds whole it also computes whole, from the same numbers in the same order.
 TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
-  for (const ModelGraph& model : {test_gpt(), mixed_model(), llama_model(), translation_model()}) {
+  for (const ModelGraph& model : {test_gpt(), mixed_model(), llama_model(), test_mixtral(), translation_model()}) {
     SCOPED_TRACE(model.name);
     const TestSetup setup = tensor_setup_of({"one_f_one_b", {}, 2, 2}, model);
     SessionSpec spec = setup.spec({.learning_rate = 0.05, .momentum = 0.9});
@@ -194,8 +194,8 @@ TEST(SharedLayersOfEveryModel, LeaveTheWeightsThatAllHoldEqualToTheLastBit) {
 TEST(SharedLayersOfEveryModel, SumAsOftenAndAsMuchAsBothClocksAreTold) {
   for (const TensorCase& c : {TensorCase{"one_f_one_b", {}, 2, 2}, TensorCase{"gpipe", {{"recompute", "all"}}, 2, 2},
                               TensorCase{"zero_bubble", {{"variant", "h1"}}, 2, 4}})
-    for (const ModelGraph& model :
-         {test_gpt(), mixed_model(), llama_model(), convolution_model(), translation_model(), test_vit()}) {
+    for (const ModelGraph& model : {test_gpt(), mixed_model(), llama_model(), test_mixtral(), convolution_model(),
+                                    translation_model(), test_vit()}) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(c) << ", " << model.name);
       const TestSetup setup = tensor_setup_of(c, model);
       const Program program = make_program(setup.prepared, kTensorMicros);

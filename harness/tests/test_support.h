@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/base/json.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
@@ -22,6 +23,7 @@
 #include "harness/model/word_slices.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
+#include "workloads/models/hugging_face.h"
 #include "workloads/models/models.h"
 
 namespace sluice {
@@ -224,6 +226,17 @@ inline ModelGraph test_fine_tuned() {
   for (LayerSpec& layer : model.layers)
     for (const char* part : {"embedding", "positions", "_0", "attention_", "down_"})
       if (parameter_count(layer) > 0 && layer.name.find(part) != std::string::npos) layer.frozen = true;
+  return model;
+}
+// Four experts, two of them for a token; in the second block an expert takes a limited number of tokens.
+inline ModelGraph test_mixtral() {
+  const Json config = {{"model_type", "mixtral"},      {"hidden_size", 16},        {"intermediate_size", 12},
+                       {"num_hidden_layers", 2},       {"num_attention_heads", 4}, {"vocab_size", 12},
+                       {"max_position_embeddings", 6}, {"num_local_experts", 4}};
+  ModelGraph model = read_hugging_face_config(config, "mixtral", {}).model;
+  for (LayerSpec& layer : model.layers)
+    if (auto* experts = std::get_if<Experts>(&layer.kind); experts && layer.name.starts_with("model.layers.1."))
+      experts->capacity = 0.8;
   return model;
 }
 inline ModelGraph test_xlnet() { return xlnet("xlnet", 2, 8, 2, 6, 20); }

@@ -155,14 +155,35 @@ ModelGraph gpt2(Config& c, const std::string& name, std::optional<std::int64_t> 
   return b.finish();
 }
 
-// Llama, Mistral and Qwen2, which differ in where they have biases.
-ModelGraph llama(Config& c, const std::string& name, std::optional<std::int64_t> given, bool qkv_bias) {
+// Mixtral's experts. With noise or a loss of the router's own it would train otherwise than the layer does.
+Experts mixtral_experts(Config& c, std::int64_t width, std::int64_t inner, const LayerKind& activation) {
+  const Experts experts{.features = width,
+                        .hidden = inner,
+                        .experts = c.size("num_local_experts", 8),
+                        .top_k = c.size("num_experts_per_tok", 2),
+                        .activation = std::get<Activation>(activation).kind};
+  if (experts.top_k > experts.experts)
+    c.fail("num_experts_per_tok",
+           std::to_string(experts.top_k) + " of " + std::to_string(experts.experts) + " experts cannot be chosen",
+           "give at most num_local_experts");
+  if (c.number("router_jitter_noise", 0, 1) > 0)
+    c.fail("router_jitter_noise", "noise before the router is not supported", "give 0, or leave it out");
+  if (c.flag("output_router_logits", false))
+    c.fail("output_router_logits", "the router's auxiliary loss is not supported", "give false, or leave it out");
+  return experts;
+}
+
+// Llama, Mistral, Qwen2 and Mixtral, which differ in where they have biases and in their feed-forward part.
+ModelGraph llama(Config& c, const std::string& name, std::optional<std::int64_t> given, const std::string& type) {
   const std::int64_t width = c.size("hidden_size"), inner = c.size("intermediate_size");
   const std::int64_t heads = c.size("num_attention_heads"), vocabulary = c.size("vocab_size");
   const std::int64_t head = c.head_width("head_dim", width, heads, "num_attention_heads");
   const double epsilon = c.number("rms_norm_eps", 1e-6, 1);
-  const bool bias = c.flag("attention_bias", false), feed_forward_bias = c.flag("mlp_bias", false);
+  const bool bias = c.flag("attention_bias", false), qkv_bias = type == "qwen2",
+             feed_forward_bias = c.flag("mlp_bias", false);
   const LayerKind activation = c.activation("hidden_act", "silu");
+  std::optional<Experts> experts;
+  if (type == "mixtral") experts = mixtral_experts(c, width, inner, activation);
   const Attention attention{.width = width,
                             .heads = heads,
                             .causal = true,
@@ -182,9 +203,14 @@ ModelGraph llama(Config& c, const std::string& name, std::optional<std::int64_t>
     block.add("self_attn", attention);
     block.sum("self_attn.sum");
     block.add("post_attention_layernorm", RmsNorm{width, epsilon});
-    block.gated("mlp.gate_proj", "mlp.act_fn", "mlp.up_proj", activation, width, inner, feed_forward_bias);
-    block.add("mlp.down_proj", Linear{inner, width, feed_forward_bias});
-    block.sum("mlp.sum");
+    if (experts) {
+      block.add("block_sparse_moe", *experts);
+      block.sum("block_sparse_moe.sum");
+    } else {
+      block.gated("mlp.gate_proj", "mlp.act_fn", "mlp.up_proj", activation, width, inner, feed_forward_bias);
+      block.add("mlp.down_proj", Linear{inner, width, feed_forward_bias});
+      block.sum("mlp.sum");
+    }
     b.next_block();
   }
   b.add("model.norm", RmsNorm{width, epsilon});
@@ -356,10 +382,11 @@ HuggingFaceModel read_hugging_face_config(const Json& json, const std::string& f
   const auto leave_out = [&](const std::string& what) {
     result.left_out += (result.left_out.empty() ? "" : "; ") + what;
   };
+  const bool is_like_llama = type == "llama" || type == "mistral" || type == "qwen2" || type == "mixtral";
   if (type == "gpt2") {
     result.model = gpt2(c, name, sequence);
-  } else if (type == "llama" || type == "mistral" || type == "qwen2") {
-    result.model = llama(c, name, sequence, type == "qwen2");
+  } else if (is_like_llama) {
+    result.model = llama(c, name, sequence, type);
     if (c.has("sliding_window") && c.flag("use_sliding_window", true) &&
         c.size("sliding_window") < result.model.inputs[0].shape[0])
       leave_out("the sliding window of " + std::to_string(c.size("sliding_window")) +
@@ -373,12 +400,10 @@ HuggingFaceModel read_hugging_face_config(const Json& json, const std::string& f
     if (sequence) c.fail("model_type", "a vision transformer's length follows from its image", "leave #LENGTH out");
     result.model = vit(c, name);
   } else {
-    const std::vector<std::string> known = {"gpt2", "llama", "mistral", "qwen2", "bert", "t5", "vit"};
-    c.fail("model_type",
-           type == "mixtral" ? "mixture-of-experts layers are not supported" : "unknown model type '" + type + "'",
-           type == "mixtral" ? "use a dense model" : suggestion(type, known));
+    const std::vector<std::string> known = {"gpt2", "llama", "mistral", "mixtral", "qwen2", "bert", "t5", "vit"};
+    c.fail("model_type", "unknown model type '" + type + "'", suggestion(type, known));
   }
-  if (type != "vit" && c.flag("tie_word_embeddings", type != "llama" && type != "mistral" && type != "qwen2"))
+  if (type != "vit" && c.flag("tie_word_embeddings", !is_like_llama))
     leave_out("tied weights: the output head has a weight of its own, which pipelines need" +
               std::string(type == "t5" ? ", and so have the two embeddings" : ""));
   // The checks of every model file: sizes that no machine has.

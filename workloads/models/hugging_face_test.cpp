@@ -31,6 +31,14 @@ Json mistral_config() {
     "max_position_embeddings": 32768, "sliding_window": 4096, "rms_norm_eps": 1e-05, "hidden_act": "silu"})",
                      "config.json");
 }
+Json mixtral_config() {
+  return Json::parse(R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+    "max_position_embeddings": 32768, "sliding_window": null, "rope_theta": 1000000.0, "rms_norm_eps": 1e-05,
+    "hidden_act": "silu", "num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02,
+    "output_router_logits": false, "tie_word_embeddings": false})",
+                     "config.json");
+}
 Json qwen2_config() {
   return Json::parse(R"({"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
     "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
@@ -67,6 +75,7 @@ std::int64_t parameters_of(const Json& json) { return parameter_count(read(json)
 TEST(HuggingFace, ModelsHaveTheirPublishedParameters) {
   EXPECT_EQ(parameters_of(llama_config()), 8'030'261'248);
   EXPECT_EQ(parameters_of(mistral_config()), 7'241'732'096);
+  EXPECT_EQ(parameters_of(mixtral_config()), 46'702'792'704);
   EXPECT_EQ(parameters_of(qwen2_config()), 7'615'616'512);
   EXPECT_EQ(parameters_of(gpt2_config()), 124'439'808 + 50'257 * 768);
   EXPECT_EQ(parameters_of(bert_config()), 109'514'298 + 30'522 * 768);
@@ -89,6 +98,19 @@ TEST(HuggingFace, LayersHaveTheNamesOfTheirModules) {
   EXPECT_EQ(llama.layers[8].inputs, (std::vector<int>{6, 7}));
   EXPECT_EQ(llama.layers[10].inputs, (std::vector<int>{3, 9}));
   EXPECT_EQ(std::get<Attention>(llama.layers[2].kind).kv_heads, 8);
+}
+
+TEST(HuggingFace, MixtralHasExpertsForAFeedForwardPart) {
+  const ModelGraph mixtral = read(mixtral_config()).model;
+  EXPECT_EQ(mixtral.layers[5].name, "model.layers.0.block_sparse_moe");
+  const auto& experts = std::get<Experts>(mixtral.layers[5].kind);
+  EXPECT_EQ(experts.experts, 8);
+  EXPECT_EQ(experts.top_k, 2);
+  EXPECT_EQ(experts.hidden, 14'336);
+  EXPECT_TRUE(experts.gated);
+  EXPECT_EQ(experts.capacity, 0);
+  EXPECT_EQ(mixtral.layers[6].inputs, (std::vector<int>{3, 5}));
+  EXPECT_EQ(read(mixtral_config()).left_out, "");
 }
 
 // 2 P t for the products and the attention over pairs: Llama 3 8B on 4,096 tokens without the embedding's table.
@@ -136,8 +158,13 @@ TEST(HuggingFace, MistakesSayWhatIsPossible) {
     json[key] = value;
     return error_of([&] { read(json); });
   };
-  EXPECT_EQ(error(llama_config(), "model_type", "mixtral"),
-            "config.json: /model_type: mixture-of-experts layers are not supported; use a dense model");
+  EXPECT_EQ(error(mixtral_config(), "router_jitter_noise", 0.01),
+            "config.json: /router_jitter_noise: noise before the router is not supported; give 0, or leave it out");
+  EXPECT_EQ(error(mixtral_config(), "output_router_logits", true),
+            "config.json: /output_router_logits: the router's auxiliary loss is not supported; give false, or leave it "
+            "out");
+  EXPECT_EQ(error(mixtral_config(), "num_experts_per_tok", 9),
+            "config.json: /num_experts_per_tok: 9 of 8 experts cannot be chosen; give at most num_local_experts");
   EXPECT_NE(error(llama_config(), "model_type", "lama").find("unknown model type 'lama'; did you mean 'llama'?"),
             std::string::npos);
   EXPECT_NE(error(llama_config(), "num_attention_heads", 33).find("33 heads do not divide the width 4096"),

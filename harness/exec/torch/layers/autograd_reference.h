@@ -4,7 +4,9 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -13,6 +15,26 @@
 namespace sluice {
 
 using Tensors = std::vector<at::Tensor>;
+
+inline at::Tensor reference_activation(Activation::Kind kind, const at::Tensor& x) {
+  switch (kind) {
+    case Activation::Kind::relu:
+      return torch::relu(x);
+    case Activation::Kind::tanh:
+      return torch::tanh(x);
+    case Activation::Kind::sigmoid:
+      return torch::sigmoid(x);
+    case Activation::Kind::gelu_tanh:
+      return torch::gelu(x, "tanh");
+    case Activation::Kind::silu:
+      return torch::silu(x);
+    case Activation::Kind::leaky_relu:
+      return torch::where(x < 0, 0.01 * x, x);
+    case Activation::Kind::gelu:
+      break;
+  }
+  return torch::gelu(x);
+}
 
 struct ReferenceLayer {
   const Tensors& x;
@@ -51,25 +73,7 @@ struct ReferenceLayer {
     return torch::layer_norm(x[0], {k.features}, w[0], w[1], k.epsilon);
   }
   at::Tensor operator()(const RmsNorm& k) const { return torch::rms_norm(x[0], {k.features}, w[0], k.epsilon); }
-  at::Tensor operator()(const Activation& k) const {
-    switch (k.kind) {
-      case Activation::Kind::relu:
-        return torch::relu(x[0]);
-      case Activation::Kind::tanh:
-        return torch::tanh(x[0]);
-      case Activation::Kind::sigmoid:
-        return torch::sigmoid(x[0]);
-      case Activation::Kind::gelu_tanh:
-        return torch::gelu(x[0], "tanh");
-      case Activation::Kind::silu:
-        return torch::silu(x[0]);
-      case Activation::Kind::leaky_relu:
-        return torch::where(x[0] < 0, 0.01 * x[0], x[0]);
-      case Activation::Kind::gelu:
-        break;
-    }
-    return torch::gelu(x[0]);
-  }
+  at::Tensor operator()(const Activation& k) const { return reference_activation(k.kind, x[0]); }
   at::Tensor operator()(const Dropout&) const { throw std::logic_error("dropout has no deterministic reference"); }
   at::Tensor operator()(const Embedding&) const { return torch::embedding(w[0], x[0]); }
   at::Tensor operator()(const PositionEmbedding&) const {
@@ -172,6 +176,37 @@ struct ReferenceLayer {
         "bihd,ijhd->bhij", {q + w[3].view({k.heads, head}), table.reshape({steps, steps, k.heads, head})});
     const at::Tensor p = ((content + distance) / std::sqrt(double(head))).softmax(-1);
     return torch::linear(torch::einsum("bhij,bjhd->bihd", {p, value}).reshape({batch, steps, -1}), w[4]);
+  }
+  // Token by token, and of a token expert by expert.
+  at::Tensor operator()(const Experts& k) const {
+    const std::int64_t batch = x[0].size(0), tokens = x[0].numel() / batch / k.features;
+    const at::Tensor rows = x[0].reshape({batch, tokens, k.features}), scores = torch::matmul(rows, w[0].t());
+    const auto function = [&](const at::Tensor& v) { return reference_activation(k.activation, v); };
+    Tensors results;
+    for (std::int64_t b = 0; b < batch; ++b) {
+      std::vector<std::int64_t> taken(static_cast<std::size_t>(k.experts), 0);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        std::vector<std::int64_t> order(static_cast<std::size_t>(k.experts));
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::stable_sort(order, std::greater<>(),
+                                 [&](std::int64_t e) { return scores[b][t][e].item<double>(); });
+        order.resize(static_cast<std::size_t>(k.top_k));
+        const at::Tensor p = scores[b][t].index_select(0, torch::tensor(order)).softmax(0);
+        at::Tensor y = torch::zeros_like(rows[b][t]);
+        for (std::size_t c = 0; c < order.size(); ++c) {
+          const std::int64_t e = order[c];
+          const bool fits =
+              k.capacity == 0 || double(taken[e]++) < k.capacity * double(tokens * k.top_k) / double(k.experts);
+          if (!fits) continue;
+          const at::Tensor &up = w[k.gated ? 2 : 1], &down = w[k.gated ? 3 : 2];
+          const at::Tensor inner = torch::mv(up[e], rows[b][t]);
+          y = y +
+              p[c] * torch::mv(down[e], k.gated ? function(torch::mv(w[1][e], rows[b][t])) * inner : function(inner));
+        }
+        results.push_back(y);
+      }
+    }
+    return torch::stack(results).view(x[0].sizes());
   }
   at::Tensor operator()(const SequencePool& k) const {
     if (k.mode == SequencePool::Mode::first) return x[0].select(1, 0);

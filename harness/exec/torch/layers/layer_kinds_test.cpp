@@ -145,6 +145,45 @@ TEST(Padding, DoesNotChangeWhatStandsBeforeIt) {
   }
 }
 
+// One expert that doubles, one that triples and one of zeros, of vectors of one number: x goes to the first where it is
+// negative, to the second where it is positive.
+struct SmallExperts {
+  Experts spec{.features = 1,
+               .hidden = 1,
+               .experts = 3,
+               .top_k = 1,
+               .gated = false,
+               .activation = Kind::leaky_relu,
+               .capacity = 0};
+  Tensors weights{at::tensor({-1.0, 1.0, 0.0}, at::kDouble).view({3, 1}),
+                  at::tensor({-1.0, 1.0, 0.0}, at::kDouble).view({3, 1, 1}),
+                  at::tensor({-2.0, 3.0, 0.0}, at::kDouble).view({3, 1, 1})};
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    return make(spec)->forward({&x, 1}, weights, {}, {}, false, nullptr);
+  }
+};
+
+TEST(ExpertsLayer, OfEqualScoresTakesTheLowerNumber) {
+  const c10::InferenceMode guard;
+  SmallExperts experts;
+  const at::Tensor x = at::tensor({-5.0, 4.0}, at::kDouble).view({1, 2, 1});
+  EXPECT_TRUE(at::equal(experts(x), at::tensor({-10.0, 12.0}, at::kDouble).view({1, 2, 1})));
+  experts.weights[0].zero_();  // 2 (-x) and leaky: -(-2 x 0.01 x 4)
+  EXPECT_TRUE(at::allclose(experts(x), at::tensor({-10.0, 0.08}, at::kDouble).view({1, 2, 1})));
+}
+
+TEST(ExpertsLayer, DropsLaterTokensOfEverySampleByItself) {
+  const c10::InferenceMode guard;
+  SmallExperts experts;
+  experts.spec.capacity = 1.5;  // 1.5 x 4 / 3 = 2 tokens
+  const at::Tensor x = at::tensor({1.0, 2.0, 3.0, 4.0, 5.0, -1.0, 6.0, 7.0}, at::kDouble).view({2, 4, 1});
+  const at::Tensor y = at::tensor({3.0, 6.0, 0.0, 0.0, 15.0, -2.0, 18.0, 0.0}, at::kDouble).view({2, 4, 1});
+  EXPECT_TRUE(at::equal(experts(x), y));
+  for (int sample = 0; sample < 2; ++sample)
+    EXPECT_TRUE(at::equal(experts(x.narrow(0, sample, 1)), y.narrow(0, sample, 1)));
+}
+
 TEST(Product, OfLargeMatricesIsThatOfDoublesWhateverTheirLayout) {
   at::manual_seed(5);
   const auto near = [](const at::Tensor& ours, const at::Tensor& exact) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,6 +36,9 @@ std::unique_ptr<Layer> make(const Lstm& spec);
 std::unique_ptr<Layer> make(const Attention& spec);
 std::unique_ptr<Layer> make(const CrossAttention& spec);
 std::unique_ptr<Layer> make(const RelativeAttention& spec);
+// first: of the experts that it holds. sum: over the devices that share the experts, in place, of the part of the
+// gradient that each has; outputs and input gradients are parts, too, which the caller sums.
+std::unique_ptr<Layer> make(const Experts& spec, std::int64_t first = 0, std::function<void(at::Tensor&)> sum = {});
 std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Multiply& spec);

@@ -188,7 +188,11 @@ std::unique_ptr<Layer> make_member_layer(const TensorModel& model, int index, st
       break;
   }
   if (const auto* dropout = std::get_if<Dropout>(&spec.kind)) return make(*dropout, layer, model.degree, member);
-  return std::make_unique<SharedLayer>(make_layer(spec, input_shapes, layer, options), split, member, group);
+  const auto* experts = std::get_if<Experts>(&spec.kind);
+  return std::make_unique<SharedLayer>(
+      experts ? make(*experts, member * experts->held, [&group](at::Tensor& part) { group.sum(part); })
+              : make_layer(spec, input_shapes, layer, options),
+      split, member, group);
 }
 
 static std::vector<at::Tensor> blocks_of(const at::Tensor& tensor, const ParameterPart& part) {

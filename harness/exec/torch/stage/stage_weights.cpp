@@ -118,11 +118,11 @@ void StageWeights::follow(const WeightRule& rule, StageId stage) {
   rule_ = rule;
   stage_ = stage;
   const MemoryScope scope(counters_, MemoryKind::optimizer);
-  using Delta = WeightRule::Delta;
-  for (const Delta delta : {Delta::state, Delta::state_plus_gradient, Delta::momentum_only})
+  using Kind = WeightRule::Delta;
+  for (const Kind delta : {Kind::state, Kind::state_plus_gradient, Kind::momentum_only})
     if (uses_delta(rule, stage, delta)) optimizer_.track(delta, rule.decay_in_delta);
-  averages_updates_ = uses_delta(rule, stage, Delta::update_moving_average);
-  if ((averages_updates_ || uses_delta(rule, stage, Delta::weight_moving_average)) && !moving_average_.defined())
+  averages_updates_ = uses_delta(rule, stage, Kind::update_moving_average);
+  if ((averages_updates_ || uses_delta(rule, stage, Kind::weight_moving_average)) && !moving_average_.defined())
     moving_average_ = at::zeros_like(newest_flat());
   if (rule.error_feedback != WeightRule::ErrorFeedback::none && !last_update_.defined())
     last_update_ = at::zeros_like(newest_flat());
