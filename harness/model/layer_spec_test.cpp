@@ -115,6 +115,10 @@ TEST(LayerShape, ExpertsKeepTheShapeAndTakeAsManyRowsAsTheirCapacity) {
   EXPECT_EQ(tight.rows_of(20), 32);
   EXPECT_EQ((Experts{.features = 1, .hidden = 1, .experts = 2, .capacity = 1.1}.capacity_of(10)), 10);
   EXPECT_EQ((Experts{.features = 1, .hidden = 1, .experts = 4, .capacity = 1.1}.capacity_of(20)), 11);
+  // A device that holds three of the eight: 3 / 8 of 40 and of 32 rows.
+  EXPECT_EQ((Experts{.features = 16, .hidden = 32, .experts = 8, .held = 3}.rows_of(20)), 15);
+  EXPECT_EQ((Experts{.features = 16, .hidden = 32, .experts = 8, .capacity = 0.7, .held = 3}.rows_of(20)), 12);
+  EXPECT_EQ((Experts{.features = 16, .hidden = 32, .experts = 8, .held = 3}.rows_of(1)), 1);  // of 2, rounded up
   EXPECT_EQ(shape_error_of(Experts{16, 32, 8, 9}, {{20, 16}}),
             "layer 'l' (Experts): top_k 9 is not between 1 and its 8 experts");
   EXPECT_NE(shape_error_of(Experts{16, 32, 8}, {{20, 15}}).find("a last dimension of 16"), std::string::npos);

@@ -266,6 +266,8 @@ class LayerReader {
       throw InputError(where, e.what());
     }
     sizes_.add(shapes_.back(), where);
+    if (const auto* experts = std::get_if<Experts>(&layer.kind))  // what the experts keep
+      sizes_.add({elements(shapes_.back()) / experts->features, experts->top_k, experts->hidden}, where);
     model_.layers.push_back(std::move(layer));
     if (model_.layers.back().tied_to >= 0)
       if (const std::string fault = tie_fault(model_, number); !fault.empty()) json.fail("tied_to", fault);

@@ -103,6 +103,12 @@ TEST(ModelJson, ModelsBeyondAnyMachineAreRejected) {
   json["layers"][0]["in"] = 100'000'000;
   json["layers"][0]["out"] = 100'000'000;
   EXPECT_NE(error_of([&] { read(json); }).find("larger than any machine"), std::string::npos);
+  // Rows of the experts that are chosen.
+  json["inputs"] = Json::array({{{"shape", Json::array({100'000'000, 4})}}});
+  json["layers"][0] = {{"name", "linear"}, {"kind", "Experts"},    {"features", 4},
+                       {"hidden", 100},    {"experts", 1'000'000}, {"top_k", 100'000}};
+  EXPECT_NE(error_of([&] { read(json); }).find("a tensor of [100000000, 100000, 100] makes the model larger than any"),
+            std::string::npos);
 }
 
 // A kind's object in JSON Schema, from its fields.
