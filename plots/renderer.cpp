@@ -11,6 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
@@ -39,15 +40,12 @@ const char* to_text(PictureFormat format) {
 
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag) {
   std::vector<PictureFormat> formats;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', from), text.size());
-    const std::string word = text.substr(from, comma - from);
+  for (const std::string& word : split(text, ",")) {
     constexpr PictureFormat kAll[] = {PictureFormat::svg, PictureFormat::png, PictureFormat::pdf, PictureFormat::pgf};
     const auto* const found = std::ranges::find_if(kAll, [&](PictureFormat f) { return word == to_text(f); });
     if (found == std::end(kAll))
       throw InputError(flag, "'" + word + "' is no format of a picture", "give some of svg,png,pdf,pgf");
     if (std::ranges::count(formats, *found) == 0) formats.push_back(*found);
-    from = comma + 1;
   }
   return formats;
 }

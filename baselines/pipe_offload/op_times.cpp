@@ -3,23 +3,12 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/pipeline/op_seconds.h"
 
 namespace sluice {
 
 double seconds_of(const ScheduleProblem& problem, const Op& op) {
-  if (problem.costs.empty()) return 1;
-  const StageCost& cost = problem.costs[op.stage.index()];
-  switch (op.kind) {
-    case OpKind::forward:
-      return cost.forward.value;
-    case OpKind::input_gradient:
-      return cost.input_gradient.value;
-    case OpKind::weight_gradient:
-      return cost.weight_gradient.value;
-    case OpKind::backward:
-      return (cost.input_gradient + cost.weight_gradient).value;
-  }
-  return 0;
+  return problem.costs.empty() ? 1 : seconds_of(problem.costs[op.stage.index()], op.kind).value;
 }
 
 TimedOrder timed(const ScheduleProblem& problem, const Schedule& schedule) {

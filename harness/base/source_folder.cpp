@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "harness/base/split.h"
+
 namespace sluice {
 
 namespace fs = std::filesystem;
@@ -39,12 +41,8 @@ std::string cache_folder() {
 
 std::vector<std::string> extra_system_folders() {
   std::vector<std::string> folders;
-  const std::string all = SLUICE_EXTRA_SYSTEMS;
-  for (std::size_t begin = 0; begin < all.size();) {
-    const std::size_t end = std::min(all.find(';', begin), all.size());
-    if (end > begin) folders.push_back(all.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string& folder : split(SLUICE_EXTRA_SYSTEMS, ";"))
+    if (!folder.empty()) folders.push_back(folder);
   return folders;
 }
 

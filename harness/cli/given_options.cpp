@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
@@ -23,10 +24,7 @@ std::vector<std::string> names_of_systems(const std::string& text) {
   const auto add = [&](const std::string& name) {
     if (std::ranges::count(result, name) == 0) result.push_back(name);
   };
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& name : split(text, ",")) {
     const std::vector<const System*> meant = systems_of_pattern(name);
     for (const System* system : meant) add(system->name);
     if (meant.empty()) {

@@ -9,6 +9,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
+#include "harness/base/split.h"
 #include "harness/model/interference_presets.h"
 
 namespace sluice {
@@ -60,11 +61,7 @@ Episode episode_in(const std::string& text, const std::string& where) {
 
 Interference episodes_in(const std::string& text, const std::string& where) {
   Interference result;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    result.episodes.push_back(episode_in(text.substr(begin, comma - begin), where));
-    begin = comma + 1;
-  }
+  for (const std::string& item : split(text, ",")) result.episodes.push_back(episode_in(item, where));
   return result;
 }
 

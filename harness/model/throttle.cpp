@@ -5,20 +5,11 @@
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
 namespace {
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 int device_in(const std::string& text, int devices, const std::string& where) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos)
@@ -31,7 +22,7 @@ int device_in(const std::string& text, int devices, const std::string& where) {
 
 LinkThrottle link_in(const std::string& text, const std::string& where) {
   LinkThrottle link{.rate = std::numeric_limits<double>::infinity()};
-  for (const std::string& item : split(text, ',')) {
+  for (const std::string& item : split(text, ",")) {
     const std::size_t equals = std::min(item.find('='), item.size());
     const std::string key = item.substr(0, equals), value = equals < item.size() ? item.substr(equals + 1) : "";
     if (key == "rate") {
@@ -53,11 +44,11 @@ LinkThrottle link_in(const std::string& text, const std::string& where) {
 Throttle Throttle::parse(const std::string& description, int devices, const std::string& where) {
   Throttle throttle;
   if (description.empty() || description == "none") return throttle;
-  for (const std::string& text : split(description, ';')) {
+  for (const std::string& text : split(description, ";")) {
     Rule rule;
     const std::size_t colon = text.find(':');
     if (colon != std::string::npos) {
-      const std::vector<std::string> ends = split(text.substr(0, colon), '-');
+      const std::vector<std::string> ends = split(text.substr(0, colon), "-");
       if (ends.size() != 2) throw InputError(where, "'" + text.substr(0, colon) + "' is not a link", "write 0-1");
       rule.a = device_in(ends[0], devices, where);
       rule.b = device_in(ends[1], devices, where);
@@ -81,7 +72,7 @@ LinkThrottle Throttle::between(DeviceId a, DeviceId b) const {
 std::vector<double> parse_slowdowns(const std::string& description, int ranks, const std::string& where) {
   if (description.empty() || description == "none") return {};
   std::vector<double> slowdowns;
-  for (const std::string& text : split(description, ',')) {
+  for (const std::string& text : split(description, ",")) {
     const double value = number_in(text).value_or(0);
     if (value < 1)
       throw InputError(where, "'" + text + "' is not a slowdown of at least 1", "write one a rank, like 1,2,1,4");

@@ -3,20 +3,11 @@
 #include <charconv>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
 namespace {
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts{""};
-  for (const char c : text)
-    if (c == separator)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  return parts;
-}
 
 template <class Number>
 Number number_of(const std::string& text, const std::string& move, const std::string& where) {
@@ -33,10 +24,10 @@ Number number_of(const std::string& text, const std::string& move, const std::st
 
 std::vector<PlanMove> parse_moves(const std::string& text, const std::string& where) {
   std::vector<PlanMove> moves;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split(text, ",")) {
     const std::size_t colon = part.find(':');
     PlanMove move{.update = number_of<std::int64_t>(part.substr(0, colon), part, where), .first_layers = {}};
-    for (const std::string& layer : split(colon == std::string::npos ? "" : part.substr(colon + 1), '/'))
+    for (const std::string& layer : split(colon == std::string::npos ? "" : part.substr(colon + 1), "/"))
       move.first_layers.push_back(number_of<int>(layer, part, where));
     if (!moves.empty() && move.update <= moves.back().update)
       throw InputError(where,

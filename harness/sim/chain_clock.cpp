@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/base/stop.h"
+#include "harness/pipeline/op_seconds.h"
 
 namespace sluice {
 
@@ -101,7 +102,7 @@ class ChainClock {
         peak.in_flight = std::max(peak.in_flight, rank.in_flight);
         peak.until_weight_gradient =
             std::max(peak.until_weight_gradient, rank.in_flight + rank.without_weight_gradient);
-        const double start = rank.clock, seconds = seconds_of(op);
+        const double start = rank.clock, seconds = seconds_of(costs_[op.stage.index()], op.kind).value;
         rank.clock += seconds;
         if (rank.update == 0) rank.compute.add(start, rank.clock, seconds);
         if (op.kind == OpKind::forward && s + 1 < stages_.size()) send(r, s + 1, true, op);
@@ -117,21 +118,6 @@ class ChainClock {
   }
 
   static bool is_backward(const Op& op) { return op.kind == OpKind::backward || op.kind == OpKind::input_gradient; }
-
-  double seconds_of(const Op& op) const {
-    const StageCost& cost = costs_[op.stage.index()];
-    switch (op.kind) {
-      case OpKind::forward:
-        return cost.forward.value;
-      case OpKind::input_gradient:
-        return cost.input_gradient.value;
-      case OpKind::weight_gradient:
-        return cost.weight_gradient.value;
-      case OpKind::backward:
-        break;
-    }
-    return cost.input_gradient.value + cost.weight_gradient.value;
-  }
 
   // Of F, I and B: false where the message that it needs is not there.
   bool take_message(RankState& rank, const Op& op) {

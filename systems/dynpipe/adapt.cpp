@@ -71,7 +71,6 @@ struct Seen {
   std::vector<double> slowdown;  // now, of every device; the mean of the confirming windows
   int plans = 0;                 // changes of plan so far
   int windows = 0;               // under the plan that runs
-  int windows_since_change = 0;  // for how many of them the newest state has held
 };
 
 std::vector<double> mean_of(std::span<const std::vector<double>> windows) {

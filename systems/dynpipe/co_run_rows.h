@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "harness/base/json.h"
 #include "harness/plan/layer_groups.h"
 #include "systems/dynpipe/forest.h"
 

@@ -7,8 +7,6 @@
 #include <span>
 #include <stdexcept>
 
-#include "harness/base/error.h"
-#include "harness/base/json_reader.h"
 #include "harness/base/splitmix64.h"
 
 namespace sluice {
@@ -116,44 +114,6 @@ double Forest::predict(const std::map<std::string, double>& x) const {
   return predict(row);
 }
 
-Json Forest::json() const {
-  Json trees = Json::array();
-  for (const Tree& tree : trees_) {
-    Json nodes = Json::array();
-    for (const Node& n : tree) nodes.push_back(Json::array({n.feature, n.threshold, n.value, n.left, n.right}));
-    trees.push_back(std::move(nodes));
-  }
-  return {{"schema", "sluice/forest/1"}, {"features", features_}, {"trees", std::move(trees)}};
-}
-
-Forest Forest::from_json(const Json& json, const std::string& where) {
-  JsonReader reader(json, where);
-  if (reader.text("schema") != "sluice/forest/1") reader.fail("schema", "is not 'sluice/forest/1'");
-  Forest forest;
-  forest.features_ = reader.texts("features");
-  const int features = static_cast<int>(forest.features_.size());
-  JsonReader trees = reader.list("trees");
-  for (const std::string& number : trees.keys()) {
-    Tree& tree = forest.trees_.emplace_back();
-    JsonReader nodes = trees.list(number);
-    for (const std::string& place : nodes.keys()) {
-      JsonReader n = nodes.list(place);
-      tree.push_back({n.integer<int>("0", -1, features - 1), n.number("1", -kMaxNumber, kMaxNumber),
-                      n.number("2", -kMaxNumber, kMaxNumber), n.integer<int>("3", -1, kMaxCount),
-                      n.integer<int>("4", -1, kMaxCount)});
-    }
-    const int size = static_cast<int>(tree.size());
-    for (int at = 0; at < size; ++at) {
-      const Node& n = tree[at];
-      if (n.feature >= 0 && (n.left <= at || n.right <= at || n.left >= size || n.right >= size))
-        trees.fail(number, "has a node that leads nowhere");
-    }
-    if (tree.empty()) trees.fail(number, "is empty");
-  }
-  if (forest.trees_.empty()) reader.fail("trees", "must not be empty");
-  return forest;
-}
-
 ForestRows joined_rows(const ForestRows& a, const ForestRows& b) {
   ForestRows all = a;
   std::vector<std::size_t> place;
@@ -169,20 +129,6 @@ ForestRows joined_rows(const ForestRows& a, const ForestRows& b) {
   }
   all.y.insert(all.y.end(), b.y.begin(), b.y.end());
   return all;
-}
-
-ForestSplit split_rows(const ForestRows& rows, std::uint64_t seed) {
-  std::vector<std::size_t> order(rows.x.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[below(seed, k)]);
-  ForestSplit split{{rows.features, {}, {}}, {rows.features, {}, {}}};
-  const std::size_t train = order.size() * 7 / 10;
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    ForestRows& into = k < train ? split.train : split.held_out;
-    into.x.push_back(rows.x[order[k]]);
-    into.y.push_back(rows.y[order[k]]);
-  }
-  return split;
 }
 
 ForestError error_on(const Forest& forest, const ForestSplit& split) {

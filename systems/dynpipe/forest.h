@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/json.h"
-
 namespace sluice {
 
 // Rows of named features with what was measured.
@@ -35,10 +33,6 @@ class Forest {
   double predict(const std::vector<double>& x) const;
   // Features that the forest has and the map has not are 0.
   double predict(const std::map<std::string, double>& x) const;
-  const std::vector<std::string>& features() const { return features_; }
-
-  Json json() const;
-  static Forest from_json(const Json& json, const std::string& where);  // throws InputError
 
  private:
   struct Node {
@@ -47,7 +41,6 @@ class Forest {
     int left = -1, right = -1;  // x <= threshold: left
   };
   using Tree = std::vector<Node>;
-  Forest() = default;
   int grow(Tree& tree, const ForestRows& rows, std::vector<std::size_t>& sample, std::size_t begin, std::size_t end,
            int depth, const ForestOptions& options, std::uint64_t& random);
 
@@ -64,11 +57,9 @@ ForestRows read_forest_rows(const std::string& file);
 // The rows of both, with the features of both; a feature that a row does not have is 0. The features of `a` are first.
 ForestRows joined_rows(const ForestRows& a, const ForestRows& b);
 
-// The first 70 % of the rows in a seeded order to train on, the others held out.
 struct ForestSplit {
   ForestRows train, held_out;
 };
-ForestSplit split_rows(const ForestRows& rows, std::uint64_t seed);
 struct ForestError {
   double mean_squared = 0, mean_absolute = 0;
   double mean_squared_of_mean = 0;  // of predicting the mean of the training rows

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 #include "workloads/data/dataset.h"
 
 namespace sluice {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::uint32_t kMagic = 0x950412de, kSwappedMagic = 0xde120495;
 constexpr const char* kCatalogueAdvice =
     "if workloads/data/fetch brought it, run that again; otherwise compile it again with msgfmt";
+constexpr std::string_view kBetweenForms("\0", 1);
 
 class CatalogueFile {
  public:
@@ -58,16 +60,6 @@ class CatalogueFile {
   std::size_t count_ = 0;
 };
 
-std::vector<std::string> split_forms(std::string_view text) {
-  std::vector<std::string> forms;
-  for (;;) {
-    const std::size_t end = text.find('\0');
-    forms.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return forms;
-    text.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 std::vector<CatalogueEntry> read_catalogue(const std::string& path) {
@@ -80,10 +72,10 @@ std::vector<CatalogueEntry> read_catalogue(const std::string& path) {
       entry.context = original.substr(0, end);
       original.remove_prefix(end + 1);
     }
-    const std::vector<std::string> forms = split_forms(original);
+    const std::vector<std::string> forms = split(original, kBetweenForms);
     entry.original = forms[0];
     if (forms.size() > 1) entry.original_plural = forms[1];
-    entry.translations = split_forms(file.translation(i));
+    entry.translations = split(file.translation(i), kBetweenForms);
     if (!entry.original.empty()) entries.push_back(std::move(entry));
   }
   return entries;

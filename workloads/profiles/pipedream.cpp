@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -23,17 +24,6 @@ struct Node {
   double activation = 0, parameters = 0;
   int line = 0;
 };
-
-std::vector<std::string> split(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  std::size_t from = 0;
-  for (std::size_t at = text.find(separator); at != std::string::npos; at = text.find(separator, from)) {
-    parts.push_back(text.substr(from, at - from));
-    from = at + separator.size();
-  }
-  parts.push_back(text.substr(from));
-  return parts;
-}
 
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t\r");
