@@ -113,6 +113,7 @@ const std::vector<SizeCase>& cases() {
        .system = "gpipe",
        .options = options({{"recompute", "all"}}),
        .makespan = recomputed},
+      {.name = "autopipe", .system = "autopipe", .options = options({}), .makespan = filled_and_drained},
       {.name = "one_f_one_b", .system = "one_f_one_b", .options = options({}), .makespan = filled_and_drained},
       {.name = "one_f_one_b_recompute",
        .system = "one_f_one_b",
