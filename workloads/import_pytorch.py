@@ -86,9 +86,9 @@ def layers_of(recording, name, untie=False, folder=None):
     """sluice/model/1, notes, and the contents of the files of Modules (folder: theirs; None: no Modules). Throws
     Rejection, naming what Sluice does not know or what differs from the module."""
     if recording.reads_of_reals:
-        raise Rejection(f"{', '.join(recording.reads_of_reals)}: the forward reads numbers that follow from its inputs or "
-                        "parameters, so that it decides by the values of its inputs what it computes; use torch.where, "
-                        "or leave the branch out")
+        raise Rejection(f"{', '.join(recording.reads_of_reals)}: the forward reads numbers that follow from its inputs "
+                        "or parameters, so that it decides by the values of its inputs what it computes; use "
+                        "torch.where, or leave the branch out")
     differing = []
     while True:
         model, notes, declaring = declared(recording, name, untie, folder, differing)

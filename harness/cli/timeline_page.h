@@ -22,8 +22,8 @@ struct TimelinePage {
 // Throws InputError for more than kMaxPageOps ops.
 inline constexpr std::size_t kMaxPageOps = 200'000;
 std::string timeline_page(const TimelinePage& page, const Trace& trace);
-// The same of a record's timeline (not empty): an update, or the first batches of an asynchronous system, as measured or
-// simulated, without its collectives.
+// The same of a record's timeline (not empty), without its collectives: an update, or the first batches of an
+// asynchronous system, as measured or simulated.
 std::string timeline_page(const Record& record);
 
 // Where --html writes. Throws InputError if the file holds anything but an earlier page.

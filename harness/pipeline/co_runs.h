@@ -1,5 +1,6 @@
 // Co-runs: how many times as long the layers of a model take under a load, on the core of their rank or on another one.
-// `sluice profile --co-run` asks the system that learns from them (System::co_run_file), and measures what that asks for.
+// `sluice profile --co-run` asks the system that learns from them (System::co_run_file), and measures
+// what that asks for.
 #pragma once
 
 #include <functional>

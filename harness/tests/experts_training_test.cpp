@@ -1,5 +1,5 @@
-// A mixture of experts trains in pipelines as on one device: the router chooses the same experts, and the same tokens are
-// dropped, however samples are cut into micro-batches and divided among replicas.
+// A mixture of experts trains in pipelines as on one device: the router chooses the same experts, and the same tokens
+// are dropped, however samples are cut into micro-batches and divided among replicas.
 #include <gtest/gtest.h>
 
 #include "harness/base/expect_error.h"
