@@ -49,6 +49,7 @@ struct Outcome {
   std::vector<std::vector<double>> weights;
   RunResult result;
   std::vector<MemoryByKind> peaks;
+  std::vector<FakeRankDevice> devices = {};  // copies, made while the session has them
 };
 
 Outcome train(const std::vector<PlanStage>& stages, const Program& program, const std::string& device,
@@ -73,6 +74,8 @@ Outcome train(const std::vector<PlanStage>& stages, const Program& program, cons
   outcome.result = session->run(program, request);
   for (int l = 0; l < static_cast<int>(spec.model.layers.size()); ++l) outcome.weights.push_back(session->weights(l));
   outcome.peaks = session->peak_memory();
+  if (device != "cpu")
+    for (const FakeRankDevice* d : made) outcome.devices.push_back(*d);
   return outcome;
 }
 
@@ -86,7 +89,8 @@ TEST(RanksOnDevices, TrainToTheSameBitsAsRanksOnTheCpu) {
   const Outcome device = train(kPipeline, pipeline(), "cuda");
   EXPECT_EQ(device.weights, cpu.weights);
   EXPECT_EQ(device.result.losses, cpu.result.losses);
-  for (const FakeRankDevice* d : made) EXPECT_EQ(d->entered, 1);
+  ASSERT_EQ(device.devices.size(), 3u);
+  for (const FakeRankDevice& d : device.devices) EXPECT_EQ(d.entered, 1);
 }
 
 // Moves of every stash that can, on a pipeline, on two stages a rank in a V, and with I and W apart.
@@ -151,7 +155,7 @@ TEST(OffloadedStashes, OnDevicesTheirCopiesRunBesideTheRank) {
     const Outcome cpu = train(c.stages, c.program(false), "cpu"), device = train(c.stages, c.program(true), "cuda");
     EXPECT_EQ(device.weights, cpu.weights);
     EXPECT_GT(device.peaks[0].host, Bytes(0));
-    EXPECT_GT(made[0]->copies, 0);
+    EXPECT_GT(device.devices.at(0).copies, 0);
     std::vector<std::size_t> copies;
     for (const auto& rank : device.result.execution.trace.host_copies) copies.push_back(rank.size());
     std::vector<std::size_t> planned;
@@ -161,12 +165,13 @@ TEST(OffloadedStashes, OnDevicesTheirCopiesRunBesideTheRank) {
 }
 
 TEST(RanksOnDevices, EveryMessageIsWaitedForAndKeptForItsReader) {
-  train(kPipeline, pipeline(), "cuda");
+  const std::vector<FakeRankDevice> devices = train(kPipeline, pipeline(), "cuda").devices;
+  ASSERT_EQ(devices.size(), 3u);
   const int messages = kMicros * kUpdates;
-  EXPECT_EQ(made[0]->waits, messages);      // gradients
-  EXPECT_EQ(made[1]->waits, 2 * messages);  // activations and gradients
-  EXPECT_EQ(made[2]->waits, messages);
-  EXPECT_EQ(made[1]->uses, 2 * messages);
+  EXPECT_EQ(devices[0].waits, messages);      // gradients
+  EXPECT_EQ(devices[1].waits, 2 * messages);  // activations and gradients
+  EXPECT_EQ(devices[2].waits, messages);
+  EXPECT_EQ(devices[1].uses, 2 * messages);
 }
 
 TEST(RanksOnDevices, ReplicasReduceOnTheirDevices) {
