@@ -146,8 +146,8 @@ def main():
         recording = record(model, inputs, keywords, getattr(torch, a.autocast) if a.autocast else None)
         notes = add_loss(recording, a.loss)
         if places := recording.reads + recording.reads_of_reals:
-            notes.append(f"{', '.join(places)}: the forward reads numbers that follow from its inputs or parameters; the "
-                         "files hold what it computed with the example inputs")
+            notes.append(f"{', '.join(places)}: the forward reads numbers that follow from its inputs or parameters; "
+                         "the files hold what it computed with the example inputs")
         name = a.name or os.path.splitext(os.path.basename(a.model.rpartition(":")[0]))[0]
         if a.costs:
             graph, more = cost_graph(recording, name, a.depth, a.repeats, Device(a.peak, a.bandwidth))

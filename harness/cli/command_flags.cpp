@@ -171,7 +171,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
       ->excludes(c->get_option("--microbatch-sizes"))
       ->excludes(c->get_option("--from"));
   c->add_option("--group-overhead", a->group_overhead,
-                "With --sample-lengths: units of length that a micro-batch counts besides, whatever it holds")
+                "With --sample-lengths: units of length that are added to each micro-batch, whatever it holds")
       ->capture_default_str()
       ->type_name("N")
       ->needs(c->get_option("--sample-lengths"));

@@ -167,11 +167,12 @@ class SweepRun {
         made_(jobs_.size()),
         earlier_(jobs_.size()) {
     for (const std::string& warning : store_.warnings()) progress_.note("warning: " + warning);
+    if (options.again && !options.resume) return;
     std::vector<Record> stored = store_.read();
     std::erase_if(stored, [](const Record& r) { return !is_final(r); });
     if (options.resume) {
       for (const Record& record : stored) finished_.put(record.digest, record);
-    } else if (!options.again) {
+    } else {
       std::set<std::string> digests;
       for (const Record& record : stored) digests.insert(record.digest);
       const auto known =

@@ -24,7 +24,7 @@ GroupSeconds with_overhead(double overhead) {
   return [=](int samples, std::int64_t longest) { return overhead + static_cast<double>(samples * longest); };
 }
 
-// Lengths 4, 4, 1, 1 on 3 ranks, 2 for a micro-batch besides its padded length. All apart: 2 * 6 + 6 + 6 + 3 + 3. The
+// Lengths 4, 4, 1, 1 on 3 ranks, 2 added to each micro-batch's padded length. All apart: 2 * 6 + 6 + 6 + 3 + 3. The
 // short ones together: 2 * 6 + 6 + 6 + 4. Two pairs: 2 * 10 + 10 + 4. All together: 2 * 18 + 18.
 TEST(SampleGroupsTest, WeighsTheLongestMicroBatchAgainstTheirSum) {
   const Lengths lengths = {4, 4, 1, 1};
