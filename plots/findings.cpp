@@ -15,6 +15,7 @@
 #include "plots/study_charts.h"
 #include "plots/study_tables.h"
 #include "plots/style.h"
+#include "plots/validation_tables.h"
 #include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/stability.h"
@@ -142,8 +143,11 @@ class PageWriter {
  public:
   PageWriter(const Study& study, std::span<const Record> records)
       : study_(study), records_(records), runs_(study_runs(records)) {
-    for (const auto& section : study.sections)
+    for (const auto& section : study.sections) {
       if (const auto* table = std::get_if<StudyTable>(&section)) fill_in(*table);
+      if (const auto* table = std::get_if<ValidationTable>(&section))
+        tables_.insert_or_assign(table->name, fill(*table, validate(validated_cases(records_))));
+    }
   }
 
   FindingsPage page() {
@@ -186,6 +190,7 @@ class PageWriter {
 
   void add(const Paragraph& paragraph) { page_.markdown += wrapped(text_of(paragraph)); }
   void add(const StudyTable& table) { page_.markdown += markdown(tables_.at(table.name)); }
+  void add(const ValidationTable& table) { page_.markdown += markdown(tables_.at(table.name)); }
 
   void fill_in(const StudyTable& table) {
     std::vector<StudyRun> runs = runs_;
@@ -199,6 +204,10 @@ class PageWriter {
 
   void add(const ComparisonPicture& picture) { add_picture(study_chart(picture, records_)); }
   void add(const TablePicture& picture) { add_picture(study_chart(picture, tables_.at(picture.table))); }
+
+  void add(const ValidationPicture& picture) {
+    add_picture(validation_chart(picture.name, validate(validated_cases(records_))));
+  }
 
   void add(const PublishedFindings& published) {
     page_.markdown += "## Published and found\n\n";

@@ -137,6 +137,53 @@ ComparisonPicture read_comparison_picture(JsonReader in) {
   return picture;
 }
 
+std::string heading_of(ValidationTable::By by) {
+  using By = ValidationTable::By;
+  switch (by) {
+    case By::all:
+      return "compared";
+    case By::system:
+      return "system";
+    case By::workload:
+      return "workload";
+    case By::micro_batch:
+      return "samples in a micro-batch";
+    case By::transport:
+      return "transport";
+    case By::cases:
+      return "case";
+  }
+  return "";
+}
+
+std::vector<std::string> columns_of(ValidationTable::By by) {
+  using By = ValidationTable::By;
+  if (by == By::cases) return {"measured", "predicted", "error", "wall clock's own spread"};
+  if (by == By::all) return {"values", "median", "90th percentile", "largest", "signed median"};
+  return {"cases",         "time: median", "90th percentile", "largest",
+          "signed median", "order kept",   "memory: median",  "memory: largest"};
+}
+
+ValidationTable read_validation_table(JsonReader in) {
+  using enum ValidationTable::By;
+  static constexpr std::array<std::pair<const char*, ValidationTable::By>, 6> kGroups = {{{"all", all},
+                                                                                          {"system", system},
+                                                                                          {"workload", workload},
+                                                                                          {"micro_batch", micro_batch},
+                                                                                          {"transport", transport},
+                                                                                          {"cases", cases}}};
+  ValidationTable table{.name = in.text("name"), .title = in.text("title", "")};
+  table.by = one_of(in, "by", "all", kGroups);
+  in.no_other_keys();
+  return table;
+}
+
+ValidationPicture read_validation_picture(JsonReader in) {
+  ValidationPicture picture{picture_name(in)};
+  in.no_other_keys();
+  return picture;
+}
+
 // The tables, to which pictures, published findings and texts refer.
 class Tables {
  public:
@@ -217,6 +264,12 @@ void read_section(Study& study, JsonReader in, Tables& tables) {
     const StudyTable table = read_table(in.object("table"));
     tables.add(table);
     study.sections.emplace_back(table);
+  } else if (in.has("validation")) {
+    const ValidationTable table = read_validation_table(in.object("validation"));
+    tables.add(description_of(table));
+    study.sections.emplace_back(table);
+  } else if (in.has("validation_chart")) {
+    study.sections.emplace_back(read_validation_picture(in.object("validation_chart")));
   } else if (in.has("chart")) {
     study.sections.emplace_back(read_comparison_picture(in.object("chart")));
   } else if (in.has("table_chart")) {
@@ -228,12 +281,21 @@ void read_section(Study& study, JsonReader in, Tables& tables) {
   } else if (in.boolean("stable_rates", false)) {
     study.sections.emplace_back(StableRateTables{});
   } else {
-    in.fail("", "a section is one of text, table, chart, table_chart, published, failed_runs, stable_rates");
+    in.fail("",
+            "a section is one of text, table, validation, chart, table_chart, validation_chart, published, "
+            "failed_runs, stable_rates");
   }
   in.no_other_keys();
 }
 
 }  // namespace
+
+StudyTable description_of(const ValidationTable& table) {
+  StudyTable description{.name = table.name, .title = table.title};
+  description.axes.push_back({heading_of(table.by), {}});
+  for (const std::string& heading : columns_of(table.by)) description.columns.push_back({.heading = heading});
+  return description;
+}
 
 const Field* study_metric(JsonReader& in, const std::string& key) {
   const std::string name = in.text(key, "throughput");

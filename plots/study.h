@@ -103,6 +103,17 @@ struct PublishedFindings {
   std::vector<PublishedFinding> findings;
 };
 
+// How far the virtual clock is from the wall clock (results/validation.h), by one field of the cases that ran on both.
+struct ValidationTable {
+  std::string name, title;
+  enum class By { all, system, workload, micro_batch, transport, cases } by = By::all;
+};
+// Its axis and headings, to which charts and texts refer as to those of any table.
+StudyTable description_of(const ValidationTable& table);
+struct ValidationPicture {  // predicted over measured seconds of these cases
+  std::string name;
+};
+
 struct FailedRuns {};  // the list of runs that are no result, with reasons
 // The largest learning rate that each system stands, of records whose purpose is "boundary".
 struct StableRateTables {};
@@ -117,8 +128,8 @@ struct Study {
   std::filesystem::path targets;      // single-device records that give the targets (results/targets.h); empty: each
                                       // record's own
   std::vector<std::string> commands;  // that make the records and the page again
-  std::vector<std::variant<Paragraph, StudyTable, ComparisonPicture, TablePicture, PublishedFindings, FailedRuns,
-                           StableRateTables>>
+  std::vector<std::variant<Paragraph, StudyTable, ValidationTable, ComparisonPicture, TablePicture, ValidationPicture,
+                           PublishedFindings, FailedRuns, StableRateTables>>
       sections;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -30,10 +31,12 @@ void keep_episodes_of_the_run(Record& record) {
   std::erase_if(record.observed.interference->episodes, [&](const auto& episode) { return episode.start > end; });
 }
 
-// Virtual times and losses to nine digits, more than any page shows: half of the bytes.
+// Times and losses to more digits than any page shows: nine on the virtual clock, and seven on the wall clock, which
+// no run repeats. Half of the bytes.
 void shorten_numbers(Record& record) {
-  const auto shorten = [](double& value) {
-    if (std::isfinite(value)) value = number_in(fmt::format("{:.9g}", value)).value();
+  const int digits = record.clock == Clock::virtual_clock ? 9 : 7;
+  const auto shorten = [&](double& value) {
+    if (std::isfinite(value)) value = number_in(fmt::format("{:.{}g}", value, digits)).value();
   };
   std::ranges::for_each(record.step_seconds, shorten);
   for (CurvePoint& point : record.curve) {
@@ -64,6 +67,7 @@ Record reference_record(Record record, const std::string& command) {
   keep_episodes_of_the_run(record);
   drop_what_theory_says(record);
   keep_deciding_losses(record);
+  if (record.environment.validation) record.curve.clear();
   if (record.clock == Clock::virtual_clock && !record.peak_bytes.empty()) record.predicted_peak_bytes.clear();
   keep_fullest(record.peak_bytes);
   keep_fullest(record.predicted_peak_bytes);
@@ -71,13 +75,15 @@ Record reference_record(Record record, const std::string& command) {
     record.plan->module_names.reset();
     for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
   }
-  if (record.clock == Clock::virtual_clock) shorten_numbers(record);
+  shorten_numbers(record);
   record.environment.command = command;
   return record;
 }
 
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command) {
-  std::vector<Record> kept = latest({records.begin(), records.end()});
+  std::vector<Record> kept, cases;
+  for (const Record& record : records) (record.environment.validation ? kept : cases).push_back(record);
+  std::ranges::move(latest(std::move(cases)), std::back_inserter(kept));
   std::erase_if(kept, [](const Record& record) { return record.purpose == Purpose::tune; });
   std::ranges::stable_sort(kept, [](const Record& a, const Record& b) {
     const Json options_a = options_json(a), options_b = options_json(b);

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <functional>
+#include <iterator>
 #include <span>
 
 #include "results/metrics.h"
@@ -102,7 +103,9 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
     (k % 2 == 1 ? odd : even).push_back((*measured)[k]);
   }
   if (rounds > 1) c.halves = {.odd = undisturbed(odd), .even = undisturbed(even)};
-  c.label = simulated.environment.validation.value().label;
+  c.label = simulated.environment.validation ? simulated.environment.validation->label
+                                             : validation_label(c.system, c.workload, c.microbatches, c.micro_batch) +
+                                                   (c.transport == "mpi" ? ", processes" : "");
   c.cause = cause_of(wall, simulated);
   for (std::size_t r = 0; r < std::min(wall.peak_bytes.size(), wall.predicted_peak_bytes.size()); ++r)
     if (wall.peak_bytes[r].total > 0)
@@ -111,13 +114,28 @@ std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wa
   return c;
 }
 
+std::string validation_label(const std::string& system, const std::string& workload, std::int64_t microbatches,
+                             std::int64_t micro_batch) {
+  return fmt::format("{} {}, {} micro-batch{} of {}", system, workload, microbatches, microbatches == 1 ? "" : "es",
+                     micro_batch);
+}
+
+// What the records of one case have in common on both clocks; "" for runs on the virtual clock of other clusters.
+static std::string case_key(const Record& record) {
+  if (record.environment.validation) return fmt::format("{:08}", record.environment.validation->number);
+  // "this machine", "this machine, processes", "this machine, GPUs" (harness/case/case.h)
+  if (!record.cluster.starts_with("this machine") || record.purpose != Purpose::measure) return "";
+  const bool processes = record.transport == "mpi" || record.cluster.ends_with("processes");
+  return fmt::format("{} {} {} {} {} {} {} {}", record.system, record.workload, record.ranks, record.batch,
+                     record.microbatches, processes, record.tuning.has_value(), options_json(record).dump());
+}
+
 std::vector<ValidatedCase> validated_cases(std::span<const Record> records) {
-  std::map<int, std::map<Clock, std::vector<const Record*>>> by_number;
+  std::map<std::string, std::map<Clock, std::vector<const Record*>>> by_case;
   for (const Record& record : records)
-    if (record.environment.validation)
-      by_number[record.environment.validation->number][record.clock].push_back(&record);
+    if (const std::string key = case_key(record); !key.empty()) by_case[key][record.clock].push_back(&record);
   std::vector<ValidatedCase> cases;
-  for (auto& [number, rounds] : by_number)
+  for (auto& [key, rounds] : by_case)
     if (auto c = validated_case(rounds[Clock::wall], rounds[Clock::virtual_clock])) cases.push_back(std::move(*c));
   return cases;
 }
@@ -146,12 +164,15 @@ static bool rounds_agree(const ValidatedCase& a, const ValidatedCase& b) {
 // Whether pairs of such seconds count: a smaller difference is no order.
 static bool differ_enough(double a, double b) { return std::abs(a - b) > 0.05 * std::min(a, b); }
 
-static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
+// Whether a pair's order says something of a group of cases.
+using Concerns = std::function<bool(const ValidatedCase&)>;
+
+static OrderKept order_of(const std::vector<ValidatedCase>& cases, const Concerns& concerns) {
   OrderKept order;
   for (std::size_t i = 0; i < cases.size(); ++i)
     for (std::size_t k = i + 1; k < cases.size(); ++k) {
       const ValidatedCase &a = cases[i], &b = cases[k];
-      if (a.workload != b.workload || a.transport != b.transport) continue;
+      if (a.workload != b.workload || a.transport != b.transport || (!concerns(a) && !concerns(b))) continue;
       if (a.halves && b.halves && differ_enough(a.halves->even, b.halves->even)) {
         ++order.own_pairs;
         order.own_kept += (a.halves->even < b.halves->even) == (a.halves->odd < b.halves->odd);
@@ -167,30 +188,42 @@ static OrderKept order_of(const std::vector<ValidatedCase>& cases) {
   return order;
 }
 
+// By the values of `field`.
+static std::map<std::string, GroupErrors> errors_by(const std::vector<ValidatedCase>& cases,
+                                                    const std::function<std::string(const ValidatedCase&)>& field) {
+  std::map<std::string, std::vector<double>> time, memory;
+  for (const ValidatedCase& c : cases) {
+    time[field(c)].push_back(c.error());
+    std::ranges::copy(c.memory_errors, std::back_inserter(memory[field(c)]));
+  }
+  std::map<std::string, GroupErrors> groups;
+  for (const auto& [name, errors] : time)
+    groups[name] = {.time = summary_of(errors),
+                    .memory = summary_of(memory[name]),
+                    .order = order_of(cases, [&](const ValidatedCase& c) { return field(c) == name; })};
+  return groups;
+}
+
 Validation validate(std::vector<ValidatedCase> cases) {
   Validation v;
   std::vector<double> time, single, memory, rounds, halves;
-  std::map<std::string, std::vector<double>> systems, workloads, sizes, transports;
   for (const ValidatedCase& c : cases) {
     time.push_back(c.error());
     memory.insert(memory.end(), c.memory_errors.begin(), c.memory_errors.end());
     single.insert(single.end(), c.single_errors.begin(), c.single_errors.end());
     rounds.insert(rounds.end(), c.round_errors.begin(), c.round_errors.end());
     if (c.halves) halves.push_back(c.halves->odd / c.halves->even - 1);
-    systems[c.system].push_back(c.error());
-    workloads[c.workload].push_back(c.error());
-    sizes[fmt::format("{:>4}", c.micro_batch)].push_back(c.error());
-    transports[c.transport].push_back(c.error());
   }
   v.time = summary_of(time);
   v.memory = summary_of(memory);
   v.single = summary_of(single);
   v.rounds = summary_of(rounds);
   v.halves = summary_of(halves);
-  for (const auto& [of, to] : {std::pair(&systems, &v.by_system), std::pair(&workloads, &v.by_workload),
-                               std::pair(&sizes, &v.by_micro_batch), std::pair(&transports, &v.by_transport)})
-    for (const auto& [name, errors] : *of) (*to)[name] = summary_of(errors);
-  v.order = order_of(cases);
+  v.by_system = errors_by(cases, &ValidatedCase::system);
+  v.by_workload = errors_by(cases, &ValidatedCase::workload);
+  v.by_micro_batch = errors_by(cases, [](const ValidatedCase& c) { return fmt::format("{:>4}", c.micro_batch); });
+  v.by_transport = errors_by(cases, &ValidatedCase::transport);
+  v.order = order_of(cases, [](const ValidatedCase&) { return true; });
   v.cases = std::move(cases);
   return v;
 }
@@ -213,7 +246,7 @@ std::string to_table(const Validation& v, double limit) {
        {std::pair("by system", &v.by_system), std::pair("by workload", &v.by_workload),
         std::pair("by samples in a micro-batch", &v.by_micro_batch), std::pair("by transport", &v.by_transport)}) {
     text += fmt::format("{}\n", heading);
-    for (const auto& [name, summary] : *groups) text += row(name, summary);
+    for (const auto& [name, errors] : *groups) text += row(name, errors.time);
   }
   text += "all\n" + row("seconds of an update", v.time) + row("peak memory of a rank", v.memory);
   if (v.rounds.cases > 0)
@@ -242,27 +275,28 @@ static Json summary_json(const ErrorSummary& s) {
   return {{"cases", s.cases}, {"median", s.median}, {"p90", s.p90}, {"largest", s.largest}, {"bias", s.bias}};
 }
 
+static Json order_json(const OrderKept& order) {
+  return {{"pairs", order.pairs},           {"kept", order.kept},           {"share", order.share()},
+          {"sure_pairs", order.sure_pairs}, {"sure_kept", order.sure_kept}, {"sure_share", order.sure_share()},
+          {"own_pairs", order.own_pairs},   {"own_kept", order.own_kept},   {"own_share", order.own_share()}};
+}
+
 Json to_json(const Validation& v) {
   Json json = {{"time", summary_json(v.time)},
                {"memory", summary_json(v.memory)},
                {"single", summary_json(v.single)},
                {"rounds", summary_json(v.rounds)},
                {"halves", summary_json(v.halves)},
-               {"order",
-                {{"pairs", v.order.pairs},
-                 {"kept", v.order.kept},
-                 {"share", v.order.share()},
-                 {"sure_pairs", v.order.sure_pairs},
-                 {"sure_kept", v.order.sure_kept},
-                 {"sure_share", v.order.sure_share()},
-                 {"own_pairs", v.order.own_pairs},
-                 {"own_kept", v.order.own_kept},
-                 {"own_share", v.order.own_share()}}},
+               {"order", order_json(v.order)},
                {"cases", Json::array()}};
   for (const auto& [name, groups] :
        {std::pair("by_system", &v.by_system), std::pair("by_workload", &v.by_workload),
         std::pair("by_micro_batch", &v.by_micro_batch), std::pair("by_transport", &v.by_transport)})
-    for (const auto& [group, summary] : *groups) json[name][group] = summary_json(summary);
+    for (const auto& [group, errors] : *groups) {
+      json[name][group] = summary_json(errors.time);
+      json[name][group]["memory"] = summary_json(errors.memory);
+      json[name][group]["order"] = order_json(errors.order);
+    }
   for (const ValidatedCase& c : v.cases)
     json["cases"].push_back({{"label", c.label},
                              {"wall_seconds", c.wall},

@@ -38,9 +38,14 @@ struct ValidatedCase {
 std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wall,
                                             const std::vector<const Record*>& simulated);
 
-// Reads the cases out of records that `sluice validate` wrote: those of one environment["validation"] number belong
-// together.
+// Reads the cases out of records: of `sluice validate`, those of one environment["validation"] number belong together;
+// of any other sweep, runs on the wall clock and on the virtual clock of the cluster `this machine` that differ in the
+// clock alone. Their seeds count as rounds.
 std::vector<ValidatedCase> validated_cases(std::span<const Record> records);
+
+// "one_f_one_b mlp1024, 8 micro-batches of 32".
+std::string validation_label(const std::string& system, const std::string& workload, std::int64_t microbatches,
+                             std::int64_t micro_batch);
 
 // Of absolute values.
 struct ErrorSummary {
@@ -67,6 +72,12 @@ struct OrderKept {
   }
 };
 
+// Of the cases of one system, workload, size of the micro-batch or transport.
+struct GroupErrors {
+  ErrorSummary time, memory;
+  OrderKept order;  // of the pairs with a case of the group
+};
+
 struct Validation {
   std::vector<ValidatedCase> cases;
   ErrorSummary time, memory;  // memory: of every rank
@@ -74,7 +85,7 @@ struct Validation {
   // The wall clock against itself: no prediction can be nearer to it than it is to itself.
   ErrorSummary rounds, halves;
   OrderKept order;
-  std::map<std::string, ErrorSummary> by_system, by_workload, by_micro_batch, by_transport;
+  std::map<std::string, GroupErrors> by_system, by_workload, by_micro_batch, by_transport;
 };
 Validation validate(std::vector<ValidatedCase> cases);
 

@@ -90,6 +90,40 @@ TEST(ValidationTest, CountsThePairsWhoseOrderIsKept) {
   EXPECT_NEAR(v.time.largest, 5.0 / 2.04 - 1, 1e-12);
 }
 
+TEST(ValidationTest, RunsThatDifferInTheClockAloneAreOneCase) {
+  std::vector<Record> records;
+  for (const char* cluster : {"this machine", "flat:4"})
+    for (const Clock clock : {Clock::wall, Clock::virtual_clock})
+      for (const int microbatches : {4, 8}) {
+        records.push_back(record(0, "a", clock, clock == Clock::wall ? 1.0 : 1.0 + 0.01 * microbatches));
+        records.back().environment.validation.reset();
+        records.back().cluster = cluster;
+        records.back().microbatches = microbatches;
+      }
+  const std::vector<ValidatedCase> cases = validated_cases(records);
+  ASSERT_EQ(cases.size(), 2u);  // no machine is flat:4
+  EXPECT_EQ(cases[0].label, "a mlp, 4 micro-batches of 8");
+  EXPECT_NEAR(cases[0].error(), 0.04, 1e-12);
+  EXPECT_NEAR(cases[1].error(), 0.08, 1e-12);
+}
+
+TEST(ValidationTest, AGroupHasItsErrorsAndThePairsWithItsCases) {
+  std::vector<Record> records;
+  const double wall[] = {1.0, 2.0, 3.0}, simulated[] = {1.1, 3.2, 3.0};  // 1 before 2 is predicted wrong
+  for (int k = 0; k < 3; ++k) {
+    records.push_back(record(k, std::string(1, static_cast<char>('a' + k)), Clock::wall, wall[k]));
+    records.push_back(record(k, std::string(1, static_cast<char>('a' + k)), Clock::virtual_clock, simulated[k]));
+  }
+  const Validation v = validate(validated_cases(records));
+  EXPECT_EQ(v.by_system.at("a").order.pairs, 2u);
+  EXPECT_EQ(v.by_system.at("a").order.kept, 2u);
+  EXPECT_EQ(v.by_system.at("b").order.kept, 1u);
+  EXPECT_EQ(v.by_workload.at("mlp").order.pairs, 3u);
+  EXPECT_NEAR(v.by_system.at("b").time.median, 0.6, 1e-12);
+  EXPECT_NEAR(v.by_system.at("b").memory.median, 0.1, 1e-12);
+  EXPECT_EQ(to_json(v)["by_system"]["b"]["order"]["pairs"], 2);
+}
+
 TEST(ValidationTest, APairIsSureWhereAllRoundsOfTheWallClockAgree) {
   std::vector<Record> records;
   const auto add = [&](int number, Clock clock, std::initializer_list<double> rounds) {

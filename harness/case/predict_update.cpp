@@ -6,6 +6,8 @@
 
 #include "harness/base/index.h"
 #include "harness/case/make_program.h"
+#include "harness/case/predict_memory.h"
+#include "harness/sim/waiting_messages.h"
 #include "results/steady_window.h"
 
 namespace sluice {
@@ -25,6 +27,15 @@ Costs costs_of(const Prepared& p) {
   for (const CostGraph& of_size : p.size_costs)
     costs.of_size.push_back(costs_of(p.plan, of_size, p.cluster, p.gradient_bucket));
   return costs;
+}
+
+std::vector<RankMemory> predicted_memory(const Prepared& p, const Program& program, const OptimizerSpec& optimizer) {
+  const std::vector<StageMemory> stages = stage_memory(p, optimizer, program.rule);
+  const Costs costs = costs_of(p);
+  if (p.inference || !costs.machine) return memory(program, stages);
+  std::vector<RankMemory> result = memory(program, stages, true);
+  add_waiting_messages(program, costs, simulate(program, costs, p.cluster, p.ranks.devices).trace, result);
+  return result;
 }
 
 static Program program_of(const Prepared& p, int updates) {

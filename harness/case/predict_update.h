@@ -1,10 +1,12 @@
-// What an update of a prepared case takes on the virtual clock: for looking at a plan.
+// What an update of a prepared case takes on the virtual clock, in time and memory.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "harness/case/prepared.h"
+#include "harness/pipeline/optimizer.h"
+#include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -16,6 +18,10 @@ Costs costs_of(const Prepared& p);
 Program program_of_updates(const Prepared& p);
 // An update of it in the steady state, interference aside.
 Seconds simulated_update(const Prepared& p, const Program& program);
+
+// Of a program of the case. With costs that were measured on this machine, buffers are part of the peaks, of messages
+// that wait too.
+std::vector<RankMemory> predicted_memory(const Prepared& p, const Program& program, const OptimizerSpec& optimizer);
 
 // The moments at which the updates of a run end; `times`: its length as a multiple of the shortest run's.
 using UpdateEnds = std::function<std::vector<double>(int times)>;

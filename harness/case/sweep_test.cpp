@@ -391,6 +391,7 @@ TEST_F(SweepFile, TheSecondEntryIsNamed) {
 }
 
 TEST(Sweeps, OfTheRepositoryCanBeRead) {
+  std::filesystem::current_path(SLUICE_SOURCE_DIR);  // as their commands are given
   for (const auto& entry : std::filesystem::directory_iterator(SLUICE_SOURCE_DIR "/harness/sweeps"))
     if (entry.path().extension() == ".json") {
       EXPECT_FALSE(load_sweep(entry.path().string()).cases.empty()) << entry.path();

@@ -29,7 +29,7 @@ EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles) {
   e.program = program_of_updates(e.p);
   e.update_seconds = simulated_update(e.p, e.program).value;
   e.simulation = simulate(e.program, costs_of(e.p), e.p.cluster, e.p.ranks.devices, {.trace = false});
-  e.memory = memory(e.program, stage_memory(e.p, c.optimizer, e.program.rule));
+  e.memory = predicted_memory(e.p, e.program, c.optimizer);
   e.over = over_memory(e.p, e.memory);
   return e;
 }

@@ -8,6 +8,7 @@
 #include "harness/case/file_digests.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
+#include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/run/describe_case.h"
 #include "harness/run/prepare_in_job.h"
@@ -112,7 +113,7 @@ class CaseRun {
     } catch (const InputError& e) {
       return reject(e.what());
     }
-    const std::vector<RankMemory> predicted = memory(program_, stage_memory(prepared_, case_.optimizer, program_.rule));
+    const std::vector<RankMemory> predicted = predicted_memory(prepared_, program_, case_.optimizer);
     describe_program(case_, prepared_, program_, microbatches, predicted, record_);
     if (const std::string over = over_memory(prepared_, predicted); !over.empty()) {
       record_.outcome = RecordOutcome::out_of_memory;

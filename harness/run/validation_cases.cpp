@@ -1,7 +1,5 @@
 #include "harness/run/validation_cases.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
@@ -10,6 +8,7 @@
 #include "harness/case/costs.h"
 #include "harness/case/settings.h"
 #include "harness/pipeline/system.h"
+#include "results/validation.h"
 
 namespace sluice {
 
@@ -42,9 +41,9 @@ class CaseList {
       return;  // these micro-batches do not divide the batch
     }
     if (!seen_.insert(digest_of(c.wall)).second) return;
-    c.label = fmt::format("{} {}, {} micro-batch{} of {}{}", c.wall.system, c.wall.workload, c.wall.microbatches,
-                          c.wall.microbatches == 1 ? "" : "es", c.wall.batch / c.wall.microbatches,
-                          what.empty() ? "" : ", " + what);
+    c.label =
+        validation_label(c.wall.system, c.wall.workload, c.wall.microbatches, c.wall.batch / c.wall.microbatches) +
+        (what.empty() ? "" : ", " + what);
     cases_.push_back(std::move(c));
   }
 

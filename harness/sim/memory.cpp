@@ -76,24 +76,8 @@ class MemoryOfRank {
 
   RankMemory run() {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
-      const Instruction& i = instructions_[k];
-      if (program_.forward_only) {
-        if (is_compute(i.opcode)) pass(k, i);
-        continue;
-      }
-      if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
-      if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
-      if (is_stash_move(i.opcode)) move_stash(k, i);
-      if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
-        const StageMemory& stage = memory_of(i);
-        if (i.opcode == Opcode::send_stash) {  // with the data feed's samples, which the other rank counts as its own
-          now_.activations -= stage.weight_stash;
-          data_ -= stage.interface.data_until_weight_gradient;
-        } else {
-          now_.activations += stage.weight_stash + stage.interface.data_until_weight_gradient;
-        }
-        note(k);
-      }
+      run(k);
+      if (timeline_ && !result_.timeline.empty()) result_.timeline.back().left = now_.total() + data_;
     }
     result_.peak.host = max_on_host_;
     // The rest of the peak of everything. (Inference has nothing but weights and buffers.)
@@ -102,6 +86,29 @@ class MemoryOfRank {
   }
 
  private:
+  void run(std::size_t k) {
+    const Instruction& i = instructions_[k];
+    of_op_ = Bytes(0);
+    if (program_.forward_only) {
+      if (is_compute(i.opcode)) pass(k, i);
+      return;
+    }
+    if (is_compute(i.opcode) || i.opcode == Opcode::optimizer_step) visit(k, i);
+    if (i.opcode == Opcode::send_weight_gradient) copy_gradient_sum(i.stage);
+    if (is_of_sharded_stage(i.opcode)) gather_or_scatter(k, i);
+    if (is_stash_move(i.opcode)) move_stash(k, i);
+    if (i.opcode == Opcode::send_stash || i.opcode == Opcode::receive_stash) {
+      const StageMemory& stage = memory_of(i);
+      if (i.opcode == Opcode::send_stash) {  // with the data feed's samples, which the other rank counts as its own
+        now_.activations -= stage.weight_stash;
+        data_ -= stage.interface.data_until_weight_gradient;
+      } else {
+        now_.activations += stage.weight_stash + stage.interface.data_until_weight_gradient;
+      }
+      note(k);
+    }
+  }
+
   // Of the instruction's stage, for what one op of it takes.
   const StageMemory& memory_of(const Instruction& i) const {
     return i.opcode == Opcode::optimizer_step ? stages_[i.stage.index()] : memory_of(i.stage, i.micro);
@@ -155,7 +162,12 @@ class MemoryOfRank {
       default:
         break;
     }
-    most_ = std::max(most_, now_.total() + data_ + own);
+    allocate(own);
+  }
+  // What an op has for a while.
+  void allocate(Bytes own) {
+    of_op_ = std::max(of_op_, now_.total() + data_ + own);
+    most_ = std::max(most_, of_op_);
   }
   std::size_t members(StageId stage) const { return program_.placement.stages[stage.index()].size(); }
 
@@ -318,6 +330,13 @@ class MemoryOfRank {
     }
   }
 
+  // What is sent is a copy, because the sum goes on with the next update.
+  void copy_gradient_sum(StageId id) {
+    run_pending(id);
+    const StageMemory& stage = stages_[id.index()];
+    if (stage.temporaries.any()) allocate(stage.gradients);
+  }
+
   // Batched weight gradients: the product of all micro-batches that wait, whose stashes go with it.
   void run_pending(StageId id) {
     const auto found = pending_.find(id);
@@ -327,7 +346,7 @@ class MemoryOfRank {
     const double part =
         static_cast<double>(microbatches.size()) / (whole.batched_microbatches * program_.sequence_chunks);
     const auto own = static_cast<double>(whole.temporaries.weight_gradient.value) * part;
-    most_ = std::max(most_, now_.total() + data_ + Bytes(std::llround(own)));
+    allocate(Bytes(std::llround(own)));
     for (const Micro micro : microbatches) {
       const StageMemory& stage = memory_of(id, micro);
       now_.activations -= stage.weight_stash;
@@ -378,6 +397,7 @@ class MemoryOfRank {
 
   void note(std::size_t k) {
     now_.instruction = k;
+    now_.everything = std::max(of_op_, now_.total() + data_);
     if (now_.total() > result_.peak.total()) result_.peak = now_;
     if (timeline_) result_.timeline.push_back(now_);
   }
@@ -398,8 +418,9 @@ class MemoryOfRank {
   Bytes max_on_host_;
   std::map<StageId, std::vector<Micro>> pending_;  // micro-batches whose batched weight gradient is still to come
   MemoryPoint now_{};
-  Bytes data_{0};  // of the data feed, kept by micro-batches in flight
-  Bytes most_{0};  // of everything, so far
+  Bytes data_{0};   // of the data feed, kept by micro-batches in flight
+  Bytes most_{0};   // of everything, so far
+  Bytes of_op_{0};  // of everything while the op at hand runs; 0: not measured
   RankMemory result_;
   int in_flight_ = 0;
 };

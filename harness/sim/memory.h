@@ -7,8 +7,8 @@
 // A stash that moves counts on the device until its free, on the host from its way out to the I or B that waits for its
 // way back, and on the device again from that.
 //
-// Buffers (messages, the data feed's samples, what ops allocate while they run) are predicted where they were measured:
-// the peak has what the peak of everything adds to that of what is resident.
+// Buffers (the data feed's samples, what ops allocate while they run) are predicted where they were measured: the peak
+// has what the peak of everything adds to that of what is resident. waiting_messages.h adds messages.
 #pragma once
 
 #include <vector>
@@ -25,6 +25,9 @@ struct MemoryPoint : MemoryByKind {
   // Of sharded stages, and part of weights and gradients: gathered copies (with ZeRO-1 the whole weights less the
   // shard), and whole gradients that wait for their reduce-scatter.
   Bytes gathered, unscattered;
+  // With the data feed's samples: while the instruction runs, where that was measured with what it allocates; and once
+  // it has ended.
+  Bytes everything, left;
 };
 
 struct RankMemory {

@@ -108,6 +108,21 @@ TEST(WeightGradientRankTest, MemoryMovesWithTheStash) {
   EXPECT_EQ(ranks[1].timeline.back().activations, Bytes(4));  // while the last W runs
 }
 
+TEST(WeightGradientRankTest, HoldsACopyOfTheSumOfTheGradientsWhileItIsSent) {
+  Placement placement = one_stage_per_rank(1);
+  placement.weight_gradient_ranks = {Rank(1)};
+  const StageMemory stage{.weights = Bytes(100),
+                          .gradients = Bytes(100),
+                          .stash = Bytes(10),
+                          .weight_stash = Bytes(4),
+                          .temporaries = {.forward = Bytes(1)}};
+  const MemoryPoint peak =
+      memory(lower(parse_schedule("rank 0: 0F0 0I0 0F1 0I1\nrank 1: 0W0 0W1\n"), chain(1), placement, {}), {stage})[1]
+          .peak;
+  EXPECT_EQ(peak.gradients, Bytes(100));
+  EXPECT_EQ(peak.total(), Bytes(200));  // no stash is left by then
+}
+
 TEST(WeightGradientRankTest, MessagesTakeTimeOfTheirOwnSizes) {
   // F 0-1, I 1-2, stash of 8 bytes at 4 a second, W 4-5, sum of 12 bytes, step at 8.
   Placement placement = one_stage_per_rank(1);
