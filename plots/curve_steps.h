@@ -1,4 +1,4 @@
-// A learning curve of a row of a comparison, over its seeds.
+// The learning curve of a comparison's row, over its seeds.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct CurveStep {
   std::vector<double> seconds, values;
 };
 
-// Metrics where `evaluated`, else losses. Where half of the seeds or more have ended (diverged), the median would be
-// that of the survivors: the curve ends there.
+// Metrics if `evaluated`, else losses. The curve ends when half of the seeds or more have ended (diverged), because the
+// median would only be that of the others.
 std::vector<CurveStep> curve_steps(const ComparisonRow& row, bool evaluated);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Figures for papers, as Vega-Lite specifications: of an exact size, with text of an exact size, no title unless one is
-// given, titles of systems instead of names, and every system in its own colour, marker and dash. A unit of the
+// Figures for papers, as Vega-Lite specifications: of an exact size, with text of an exact size, without a title by
+// default, with titles of systems instead of names, and every system in its own colour, marker and dash. A unit of the
 // specification is a point (1/72 inch).
 #pragma once
 
@@ -20,16 +20,16 @@ inline const std::vector<std::string> kFigureOrders = {"name", "value", "given"}
 
 struct FigureOptions {
   std::string kind;                          // of kFigureKinds
-  double width = 3.3 * 72, height = 0;       // points; height 0: that of the kind
+  double width = 3.3 * 72, height = 0;       // points; height 0: default of the kind
   double font_size = 8;                      // points
   std::string title = {};                    // "": none
   std::vector<std::string> systems = {};     // names; empty: all
   std::string order = "name";                // of kFigureOrders
-  std::map<std::string, std::string> names;  // by a system's name, or a row's label: what the figure calls it
+  std::map<std::string, std::string> names;  // titles in the figure, by a system's name or a row's label
   std::string clusters = {};                 // folder of cluster files, for the memory limits of devices
 };
 
-// Throws InputError where the records do not hold what the kind needs, or hold more experiments than it shows.
+// Throws InputError if the records lack what the kind needs, or hold more experiments than it shows.
 Json figure_spec(std::span<const Record> records, const FigureOptions& options);
 
 }  // namespace sluice

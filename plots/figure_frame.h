@@ -1,4 +1,4 @@
-// What all figures share: rows with their looks, the measures of texts, and a view of an exact size with a legend.
+// Shared by all figures: rows with their styles, text widths, and a view of an exact size with a legend.
 #pragma once
 
 #include <span>
@@ -13,18 +13,18 @@ namespace sluice {
 // In points, of Helvetica, whose widths Arial and Liberation Sans share.
 double text_width(const std::string& text, double font_size);
 
-// A row of a comparison as a figure draws it.
+// A row of a comparison in a figure.
 struct FigureRow {
   const ComparisonRow* row = nullptr;
   std::string label, color;
   std::string shape;          // Vega's name or an SVG path
   Json dash = Json::array();  // in points; empty: solid
 };
-// Of one comparison, in the order of the options; `field` sorts by value. Rows of one system have its marker and dash;
-// from its second row on the colour is lighter.
+// The rows of one comparison, in the order of the options; `field` sorts by value. Rows of one system have its marker
+// and dash; from its second row on the colour is lighter.
 std::vector<FigureRow> figure_rows(const Comparison& comparison, const FigureOptions& options, const char* field);
 
-// Of what a figure of one experiment shows. Throws InputError where there are several.
+// The comparison of a figure that shows one experiment. Throws InputError if there are several.
 const Comparison& only_comparison(std::span<const Comparison> all, const FigureOptions& options);
 
 enum class LegendMark { square, point, line };
@@ -47,8 +47,8 @@ Json encoding(const std::string& field, const FigureAxis& axis);
 class FigureFrame {
  public:
   // left: points next to the plot for the labels and the title of the y axis. below: the same under it. height: of the
-  // plot, where the options give none of the figure. Throws InputError where the plot is left with less than
-  // min_height (0: four lines of text).
+  // plot, if the options give no height of the figure. Throws InputError if less than min_height (0: four lines of
+  // text) is left for the plot.
   FigureFrame(const FigureOptions& options, double left, double below, std::span<const FigureRow> legend,
               LegendMark mark, double height, double min_height = 0);
   double plot_width() const { return width_; }
@@ -63,10 +63,10 @@ class FigureFrame {
   LegendMark mark_;
 };
 
-// A mark without data of its own: {"mark": mark, "data": one empty row}.
+// A mark without data: {"mark": mark, "data": one empty row}.
 Json single_mark(Json mark, Json encoding = Json::object());
 
-// The figures, a function a kind or several.
+// The figures, one function for one or several kinds.
 Json bar_figure(std::span<const Comparison> comparisons, const FigureOptions& options);
 Json scaling_figure(std::span<const Comparison> comparisons, const FigureOptions& options);
 Json pareto_figure(const Comparison& comparison, const FigureOptions& options);

@@ -1,5 +1,5 @@
-// The pages of results/findings: what a study (study.h) asks, how it was run, and tables and pictures that are made
-// from its reference records. A page depends on nothing else, so a test can say whether a committed one is current.
+// The pages of results/findings: a study's (study.h) question and runs, and tables and pictures made from its reference
+// records. A page depends on nothing else, so a test can check whether a committed one is current.
 #pragma once
 
 #include <filesystem>
@@ -25,15 +25,15 @@ struct FindingsPage {
 FindingsPage findings_page(const std::filesystem::path& study);
 FindingsPage findings_page(const Study& study, std::span<const Record> records);
 
-// The last line of a picture's file: it names the specification that the picture was drawn from.
+// The last line of a picture's file: it identifies the specification of the picture.
 std::string picture_mark(const Chart& picture);
 
-// A page that a command of Sluice makes, and a picture on one. They replace an earlier page or picture, and no other
+// A page that a command of Sluice writes, and a picture on one. They replace an earlier page or picture, and no other
 // file: throws InputError before the work begins.
 OutputFile page_file(const std::filesystem::path& file);
 OutputFile picture_file(const std::filesystem::path& file);
 
-// Writes OUT/NAME.md and the pictures of every study, and removes pictures that these pages no longer have. Returns the
+// Writes OUT/NAME.md and the pictures of every study, and removes pictures that these pages no longer use. Returns the
 // pages' files. Throws RunError as render_charts does, or if OUT cannot be written.
 std::vector<std::filesystem::path> write_findings(std::span<const std::filesystem::path> studies,
                                                   const std::filesystem::path& out, const Renderer& renderer);

@@ -1,4 +1,4 @@
-// A rendered chart as a part of a page.
+// A rendered chart inside a page.
 #pragma once
 
 #include <optional>
@@ -6,15 +6,15 @@
 
 namespace sluice {
 
-inline constexpr double kChartFont = 12;  // pixels, of most texts of charts as they are drawn
+inline constexpr double kChartFont = 12;  // pixels, for most texts of drawn charts
 
 struct InlineSvg {
   std::string markup;            // "" if the picture is no SVG
   double width = 0, height = 0;  // pixels
 };
 
-// Without what a page says once (fonts, XML's namespaces), with ids that no other picture of the page has (`name` in
-// front), scaling with its place. The renderer escapes the texts in it.
+// Without parts that a page has once (fonts, XML's namespaces), with ids that are unique in the page (prefixed with
+// `name`), scaling with its container. The renderer escapes its texts.
 InlineSvg inline_svg(const std::string& svg, const std::string& name);
 
 }  // namespace sluice

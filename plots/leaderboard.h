@@ -1,10 +1,10 @@
-// The leaderboard: a row a system, a column a setting of the standard sweep, best first. results/leaderboard.json
-// describes it; every figure is taken from the sweep's records.
+// The leaderboard: one row per system, one column per setting of the standard sweep, best first.
+// results/leaderboard.json describes it; every figure is taken from the sweep's records.
 //
 // A cell is the system's best case of the column (its micro-batches, recomputation and other options as the sweep
-// varies them, the same for all). Its share is the best system's figure over its own, or the other way round where
-// higher is better: 1 is the best, 0 a system that has no figure there. The score is the mean of the shares.
-// Synchronous and asynchronous systems are ranked apart: throughput does not count what stale weights cost.
+// varies them, the same for all). Its share is its figure over the best system's, or the inverse if lower is better: 1
+// is the best, 0 a system without a figure. The score is the mean of the shares. Synchronous and asynchronous systems
+// are ranked separately: throughput does not include the cost of stale weights.
 #pragma once
 
 #include <filesystem>
@@ -26,18 +26,18 @@ struct BoardColumn {
 struct BoardDescription {
   std::string title, text;
   std::string sweep;              // of harness/sweeps
-  std::filesystem::path records;  // of the sweep, as the repository keeps them
+  std::filesystem::path records;  // of the sweep, as kept in the repository
   std::vector<BoardColumn> columns;
-  std::vector<const Field*> details;  // what the table of a column shows besides its metric
+  std::vector<const Field*> details;  // additional metrics in the table of a column
 };
 BoardDescription read_board(const std::filesystem::path& path);  // throws InputError
 
 struct BoardCell {
   const StudyRun* best = nullptr;   // null: no case of the column has the metric
-  const StudyRun* shown = nullptr;  // that one, or one that says why there is none; null: the sweep has no case
+  const StudyRun* shown = nullptr;  // `best`, or a case that shows why there is none; null: the sweep has no case
   double value = 0;                 // of the metric, median over the seeds
   double share = 0;
-  int place = 0;        // within the row's kind of system; those that cannot be told apart share it
+  int place = 0;        // among the row's kind of system; systems that cannot be told apart share it
   std::string missing;  // why there is none: "out of memory", "misses its target"
 };
 
@@ -47,7 +47,7 @@ struct BoardRow {
   bool reference = false;  // single_device: shown first, without a place
   double score = 0;
   int place = 0;
-  std::vector<BoardCell> cells;  // one a column
+  std::vector<BoardCell> cells;  // one per column
 };
 
 struct Leaderboard {
@@ -58,7 +58,7 @@ struct Leaderboard {
 // The runs outlive it.
 Leaderboard leaderboard(const BoardDescription& description, std::span<const StudyRun> runs);
 
-// The records that its cells show, each once.
+// The records of its cells, each once.
 std::vector<Record> shown_records(const Leaderboard& board);
 
 inline constexpr const char* kStaleNote =

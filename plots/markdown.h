@@ -1,4 +1,4 @@
-// The Markdown of the pages that this program writes.
+// The Markdown of pages that this program writes.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace sluice {
 
-// Markdown in lines of at most 120 characters, broken between words; none of them begins a block.
+// Markdown in lines of at most 120 characters, broken between words; no line starts a block.
 std::string wrapped(const std::string& markdown);
 
-// A cell of a table's line, with the rule that ends it; a line is "|" and its cells. It is given Markdown: text from
-// records goes through markdown_text first (harness/base/markdown_text.h).
+// A cell of a table's line, with the rule that ends it; a line is "|" and its cells. The argument is Markdown: pass
+// text from records through markdown_text first (harness/base/markdown_text.h).
 std::string markdown_cell(const std::string& markdown);
 
 // The two lines above a table's own: headings, which are Markdown, and rules.

@@ -10,20 +10,20 @@ namespace sluice {
 // A command without its arguments: {python, path of plots/render.py}.
 using Renderer = std::vector<std::string>;
 
-// What a chart can be drawn as. SVG is always made: the others are made from it.
-// pgf: for \input in a LaTeX document, whose font it takes.
+// Formats of a chart. SVG is always made: the others are made from it. pgf: for \input in a LaTeX document, whose font
+// it takes.
 enum class PictureFormat { svg, png, pdf, pgf };
 // "svg,png" -> both. Throws InputError.
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag = "--formats");
 const char* to_text(PictureFormat format);
 
-// Makes NAME.svg, and the other `formats`, for every NAME.vl.json of the folder, in it: in parallel, and only what
-// has changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
-// in_points: a unit of the specifications is a point, so that an SVG says its size and a PNG has 300 pixels an inch.
+// Makes NAME.svg, and the other `formats`, for every NAME.vl.json of the folder, in it: in parallel, and only if it has
+// changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
+// in_points: a unit of the specifications is a point, so an SVG states its size and a PNG has 300 pixels per inch.
 void render_charts(const Renderer& renderer, const std::filesystem::path& folder,
                    const std::vector<PictureFormat>& formats = {}, bool in_points = false);
 
-// Whole or not at all. Throws RunError if it cannot be written.
+// Writes the file completely or not at all. Throws RunError if it cannot be written.
 void write_whole_file(const std::filesystem::path& path, const std::string& content);
 std::string read_whole_file(const std::filesystem::path& path);  // "" if it cannot be read
 

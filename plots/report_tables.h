@@ -14,13 +14,13 @@ std::string results_table(const Comparison& c);
 std::string verdict_list(const Comparison& c);
 std::string tuning_table(const Comparison& c);
 std::string theory_table(const Comparison& c);
-// Planners, what each minimised and what the common simulator makes of its plan; "" where nothing was searched.
+// Planners, the objective of each and the common simulation of its plan; "" if there was no search.
 std::string planner_table(const Comparison& c);
-// A row a record, with the digest that finds its line in the file of records.
+// One row per record, with the digest that finds its line in the file of records.
 std::string record_table(const std::vector<const Record*>& records, const std::string& id);
 // "8, 7, 6, 5" -> "8 to 5"; "1, 1, 1" -> "3 × 1".
 std::string folded_list(const std::vector<std::string>& texts);
-// Escaped, with places where a line may end between the parts of an identifier or option.
+// Escaped, with possible line breaks between the parts of an identifier or option.
 std::string breakable_name(const std::string& name);
 std::string machine_table(std::span<const Record> records);
 

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Both return a chart with a null spec where there is nothing to show.
+// Both return a chart with a null spec if there is nothing to show.
 Chart study_chart(const ComparisonPicture& picture, std::span<const Record> records);
 Chart study_chart(const TablePicture& picture, const FilledTable& table);
 

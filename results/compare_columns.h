@@ -1,5 +1,5 @@
 // The columns of a comparison's table, each declared once: its name on the command line, its heading, its cells, and
-// what it is sorted by.
+// its sort key.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace sluice {
 
-// What --metric may name: metrics() (fields.h), and the two tables of their own (comparison.h).
+// Values of --metric: metrics() (fields.h), and the two with tables of their own (comparison.h).
 std::vector<std::string> compare_metric_names();
-// The metric of that name, or former name, that sorts rows. Throws InputError.
+// The metric with that name, or former name, for sorting rows. Throws InputError.
 const Field& compare_metric(const std::string& name);
 
 // Names for --columns and --sort.
 std::vector<std::string> compare_column_names();
-// Throws InputError at `where` for a name that is none of them.
+// Throws InputError at `where` for an unknown name.
 void check_compare_columns(const std::vector<std::string>& names, const std::string& where);
 
-// The table of a comparison: the columns that are asked for, or the usual ones without those that would be empty.
+// The table of a comparison: the requested columns, or the default ones without empty columns.
 TextTable compare_columns(const Comparison& comparison, const CompareOptions& options);
 
-// Whether `a` stands before `b` in a table that is sorted by a column ("-name": falling); rows without a value last.
+// Whether `a` comes before `b` in a table sorted by a column ("-name": descending); rows without a value are last.
 bool comes_first(const ComparisonRow& a, const ComparisonRow& b, const Comparison& comparison, const std::string& sort);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The rows of a comparison, from records that differ in their seeds, and the options that their labels show.
+// The rows of a comparison, from records that differ only in their seeds, and the options in their labels.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 
 namespace sluice {
 
-// Options in words: of each row, and those of all rows, which the heading of their table says.
+// Options as text: of each row, and those that all rows share, for the heading of their table.
 struct TellingOptions {
   std::vector<std::string> of_rows;  // "recompute=all variant=h1"; "" for none
   std::string shared;
 };
 
-// Of records that each stand for a row: every option that differs from the default of its system, or among the rows of
-// its system. Of a system that this build does not have the defaults are not known: only what differs among its rows.
+// For records that each stand for a row: every option that differs from its system's default or among the system's
+// rows. For a system that is not in this build, defaults are not known: only the options that differ among its rows.
 TellingOptions telling_options(std::span<const Record* const> records);
 
-// Rows, one for the records that differ in their seed alone, labelled by their telling options. The relation to a
-// baseline is left open.
+// One row per set of records that differ only in their seeds, labelled by their telling options. The relation to a
+// baseline is not set.
 struct LabelledRows {
   std::vector<ComparisonRow> rows;
   std::string shared_options;
@@ -31,10 +31,10 @@ LabelledRows comparison_rows(
     std::span<const Record* const> records,
     const std::function<Record(const Record&)>& take = [](const Record& r) { return r; });
 
-// For people: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
+// Label for readers: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
 std::string title_of(const ComparisonRow& row);
-// provenance_note() of the systems of these records that this build has, of their parts only those that the records'
-// options chose.
+// provenance_note() for the systems of these records that are in this build, with only the parts that the records'
+// options use.
 std::string provenance_of(std::span<const Record> records);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Fields of a record that cannot both be true: an edited or damaged line would otherwise end as a wrong number in a
+// Fields of a record that contradict each other: otherwise an edited or damaged line would become a wrong number in a
 // table or a chart.
 #pragma once
 

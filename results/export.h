@@ -1,4 +1,4 @@
-// Records as flat tables: what identifies a run, its outcome and its metrics.
+// Records as flat tables: identity, outcome and metrics of each run.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// One row a record. An option NAME of a system is the column "option.NAME", empty for systems without it.
+// One row per record. An option NAME of a system is the column "option.NAME", empty for systems without it.
 FlatTable records_table(std::span<const Record> records);
 
-// One row a rank of a record: its bytes by kind, measured and predicted, and what it sends in an update.
+// One row per rank of a record: its bytes by kind, measured and predicted, and the bytes that it sends per update.
 FlatTable ranks_table(std::span<const Record> records);
 
-// One row a point of the learning curves.
+// One row per point of the learning curves.
 FlatTable curves_table(std::span<const Record> records);
 
 }  // namespace sluice

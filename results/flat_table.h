@@ -12,7 +12,7 @@ namespace sluice {
 
 using FlatCell = std::variant<std::monostate, std::int64_t, double, std::string>;  // monostate: not measured
 
-// A cell of whatever a record holds; nothing where it holds nothing.
+// A cell for any value of a record; empty if the value is absent.
 inline FlatCell flat(FlatCell cell) { return cell; }
 inline FlatCell flat(const std::string& text) { return text; }
 inline FlatCell flat(const char* text) { return std::string(text); }
@@ -29,18 +29,18 @@ FlatCell flat(const std::optional<T>& value) {
 
 struct FlatTable {
   std::vector<std::string> columns;
-  std::vector<std::vector<FlatCell>> rows;  // each of as many cells as there are columns
+  std::vector<std::vector<FlatCell>> rows;  // each with one cell per column
 };
 
-// After RFC 4180: UTF-8, a header line, "." as the decimal point, empty for what was not measured, numbers in as few
-// digits as read back to the same.
+// After RFC 4180: UTF-8, a header line, "." as the decimal point, empty for values that were not measured, numbers in
+// the fewest digits that read back to the same number.
 std::string to_csv(const FlatTable& table);
 
-// One JSON object a row, without what was not measured. Infinite values and NaN are texts.
+// One JSON object per row, without values that were not measured. Infinite values and NaN are texts.
 std::string to_json_lines(const FlatTable& table);
 
-// For pages and papers: cells that are texts, the numbers among them set to the right. Each way of writing shows the
-// texts as they are: nothing in them is a control character of the terminal, Markdown or LaTeX.
+// For pages and papers: cells are texts, numbers are right-aligned. Every output format escapes the texts, so nothing
+// in them controls the terminal, Markdown or LaTeX.
 struct TextTable {
   struct Column {
     std::string name;
@@ -53,6 +53,6 @@ struct TextTable {
 std::string to_text(const TextTable& table);      // aligned, for a terminal
 std::string to_markdown(const TextTable& table);  // GitHub's tables
 std::string to_latex(const TextTable& table);     // a tabular with booktabs' rules
-std::string latex_text(const std::string& text);  // with what LaTeX reads as commands written out
+std::string latex_text(const std::string& text);  // escapes characters that are LaTeX commands
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// How far the virtual clock's order of systems can be trusted: simulated figures that are nearer to each other than the
-// model's error are a tie.
+// The accuracy of the virtual clock's order of systems: simulated figures that differ by less than the model's error
+// tie.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ namespace sluice {
 //     such costs (torchgpipe, ZeroPP), five of six are within it; model_error_test.cpp counts them.
 double model_error(const std::string& cost_source);
 
-// How far costs from 16-bit calibrations are off where others measured: shares of the measured figures. From
-// results/findings/external.md, which a test holds them against.
+// Errors of costs from 16-bit calibrations against measurements by others: shares of the measured figures. From
+// results/findings/external.md; a test compares them.
 struct PublishedErrors {
   double rank_times = 0.032;                      // forward and backward of single ranks, A100: median
   double steps = 0.113, steps_ninetieth = 0.213;  // TFLOP/s of 384 A100: median, 90th percentile
@@ -31,8 +31,8 @@ std::string published_error_text(const PublishedErrors& errors = {});
 // Whether two positive figures differ by at most that share of the smaller one.
 bool within_model_error(double a, double b, double error);
 
-// The places of figures in their order, best first, as in a race: those within `error` of the first of their place
-// share it. {100, 97, 90, 50} and 5 %: {1, 1, 3, 4}.
+// Places of figures in their order, best first, as in a race: figures within `error` of the first of their place share
+// it. {100, 97, 90, 50} and 5 %: {1, 1, 3, 4}.
 std::vector<int> shared_places(std::span<const double> best_first, double error);
 
 // "the model's error of 8 %".

@@ -1,5 +1,5 @@
-// The members of a record's parts (record.h, record_parts.h), each named once, as a line holds them: see
-// harness/base/json_fields.h. The record's own are rows of fields.h.
+// The members of a record's parts (record.h, record_parts.h), each declared once, in their form in a line: see
+// harness/base/json_fields.h. The record's own members are rows of fields.h.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void fields(V& v, TimelineOp& op) {
   v.if_any("to", op.to, {"Of a message: the rank that it goes to."});
 }
 
-// A timeline as a line holds it: a list for every member of its ops.
+// The form of a timeline in a line: one list per member of its ops.
 struct TimelineColumns {
   std::vector<int> rank = {};
   std::vector<std::string> op = {};

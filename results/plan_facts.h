@@ -1,4 +1,4 @@
-// What a record says about the search that made its plan: the figures of a planner comparison.
+// The search for a record's plan, for comparisons of planners.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct PlanFacts {
   std::int64_t states = 0;  // visited
   int stages = 0;
   int depth = 0;         // stages on the longest path
-  bool searched = true;  // false: the plan only balances the slowest stage of a fixed number
-  bool complete = true;  // false: a cap ended the search, and this was the best plan so far
+  bool searched = true;  // false: the plan only balances the slowest of a fixed number of stages
+  bool complete = true;  // false: a limit ended the search, and this was the best plan so far
 };
 
-// Nothing for a record without a plan: rejected, or from before plans were kept.
+// nullopt for a record without a plan: rejected, or older than stored plans.
 std::optional<PlanFacts> plan_facts(const Record& record);
 
 }  // namespace sluice

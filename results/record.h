@@ -16,10 +16,10 @@ namespace sluice {
 
 class Json;
 
-// Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken at the moment of their
-// own largest sum, which is what a prediction predicts; buffers (messages, gradients of activations, kernels' scratch)
-// is the rest, so that the kinds add up to the total. Predictions leave buffers at 0. `host` is no part of the total:
-// activations that wait in the host's memory, at their own peak; left out of a line where there are none.
+// Bytes of one rank, by kind. `total` is the peak of the sum. All kinds but buffers are taken when their own sum is
+// largest, which is what predictions predict. buffers (messages, gradients of activations, kernels' scratch) is the
+// rest, so that the kinds add up to the total; predictions leave it at 0. `host` is not in the total: activations in
+// the host's memory, at their own peak; absent from a line if there are none.
 struct MemorySplit {
   std::int64_t total = 0, weights = 0, versions = 0, gradients = 0, optimizer = 0, activations = 0, buffers = 0;
   std::int64_t host = 0;
@@ -29,18 +29,18 @@ struct CurvePoint {
   std::int64_t step = 0;                // updates done
   double seconds = 0;                   // training time so far: evaluation excluded, drain included
   std::optional<double> loss;           // mean training loss since the previous point
-  std::optional<double> metric;         // evaluation metric; absent where only the loss was taken
-  std::map<std::string, double> extra;  // further ones by name ("bleu"); may be left out of a line
+  std::optional<double> metric;         // evaluation metric; absent if only the loss was taken
+  std::map<std::string, double> extra;  // further ones by name ("bleu"); may be absent from a line
 };
 
 struct TimelineOp {
   int rank = 0;
   std::string op;             // text form, e.g. "5I2"; also "step", "reduce", "gather 5", "send_gradient 1->0 2", ...
-  double start = 0, end = 0;  // seconds from the timeline's begin
-  // The weight version that it reads, counted from the begin of the program that the timeline is of (negative: made
-  // before it). Left out of a line where all ops of a stage read the same one.
+  double start = 0, end = 0;  // seconds from the start of the timeline
+  // The weight version that it reads, counted from the start of the timeline's program (negative: made before it).
+  // Absent from a line if all ops of a stage read the same one.
   std::optional<std::int64_t> version = std::nullopt;
-  std::optional<int> to = std::nullopt;  // of a message: the rank that it goes to; `rank` is its sender
+  std::optional<int> to = std::nullopt;  // for a message: the receiving rank; `rank` is its sender
 };
 
 struct Record {
@@ -53,11 +53,11 @@ struct Record {
 
   std::string digest;  // of the case: same digest, same experiment
   std::string system;
-  std::map<std::string, std::string> options;  // the system's own, and the run's settings that tell it from others
-  std::optional<OptimizerSpec> optimizer;      // stands among the options
+  std::map<std::string, std::string> options;  // the system's, and the settings that separate this run from others
+  std::optional<OptimizerSpec> optimizer;      // written among the options
   std::string workload;
   std::optional<WorkloadFacts> workload_facts;
-  std::optional<ModelWork> work;  // none: the workload has no layers, or the record is from before there was this
+  std::optional<ModelWork> work;  // none: the workload has no layers, or the record is older than this field
   std::string cluster;
   Clock clock = Clock::wall;
   std::string transport;   // "threads" | "mpi" | "none" (virtual)
@@ -67,35 +67,34 @@ struct Record {
   int microbatches = 0;    // per update
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::measure;
-  std::optional<Tuning> tuning;  // where the learning rate was tuned
+  std::optional<Tuning> tuning;  // if the learning rate was tuned
   RecordOutcome outcome = RecordOutcome::ok;
-  std::string reason;                       // for every outcome but ok
+  std::string reason;                       // for every outcome except ok
   std::optional<std::int64_t> diverged_at;  // update, from 1, whose loss was not finite
   std::optional<int> failed_rank;
-  std::vector<double> step_seconds;  // every step kept, warm-up included
-  int warmup_steps = 0;              // how many of them the throughput discards
+  std::vector<double> step_seconds;  // all steps, including the warm-up
+  int warmup_steps = 0;              // the throughput discards them
   std::int64_t samples_per_step = 0;
   std::int64_t updates_per_epoch = 0;
   std::vector<CurvePoint> curve;
   std::optional<CurveOf> curve_of;                // none: the case trained by itself
   std::vector<MemorySplit> peak_bytes;            // per rank: measured (wall) or predicted (virtual)
-  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, of a run on the wall clock; virtual: peak_bytes is it
-  // Where the costs of planning and of the virtual clock are from: "analytic", "calibrated ...", "profile" (measured);
-  // behind it what they are counted in, where that is not what the executor computes in: "analytic (mixed, scores
-  // kept)".
+  std::vector<MemorySplit> predicted_peak_bytes;  // per rank, on the wall clock; virtual: peak_bytes
+  // Source of the costs of planning and of the virtual clock: "analytic", "calibrated ...", "profile" (measured); then,
+  // if they differ from the executor's, precision and attention: "analytic (mixed, scores kept)".
   std::string cost_source;
-  // Theory, observed and plan are there as far as the run came.
+  // Theory, observed and plan are present if the run got that far.
   std::optional<Theory> theory;  // what the paper promises
-  Observed observed;             // the same, and more, as simulated or measured
+  Observed observed;             // the same figures, and more, as simulated or measured
   std::optional<PlanDescription> plan;
   double planning_seconds = 0;
-  // One steady step (synchronous) or the first 3 P batches (asynchronous); empty where it was left out.
+  // one steady step (synchronous) or the first 3 P batches (asynchronous); empty if not kept
   std::vector<TimelineOp> timeline;
   Environment environment;
 };
 
 Json to_json(const Record& record);
-// The options with the optimizer among them, as to_json writes them.
+// The options including the optimizer, as to_json writes them.
 Json options_json(const Record& record);
 // Throws InputError(where, ...) naming the field that is missing or of the wrong type.
 Record record_from_json(const Json& json, const std::string& where);

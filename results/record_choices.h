@@ -7,19 +7,18 @@
 
 namespace sluice {
 
-// On the wall clock ranks run and train for real; the virtual clock simulates when each op runs.
+// wall: ranks run and train for real; virtual_clock: the times of ops are simulated.
 enum class Clock { wall, virtual_clock };
 
-// What a run is for: to be measured and compared (comparisons and charts are made of these); as a point of a search for
-// the largest learning rate that does not diverge (boundary, results/stability.h); as a candidate of a search for the
-// best learning rate (tune).
+// Purpose of a run. measure: for comparisons and charts; boundary: a point of a search for the largest stable learning
+// rate (results/stability.h); tune: a candidate of a search for the best learning rate.
 enum class Purpose { measure, boundary, tune };
 
-// How a run ended. diverged is a result like ok: the training loss stopped being a finite number, which says something
-// about the system.
+// How a run ended. diverged is a result like ok: the training loss stopped being a finite number, which is a property
+// of the system.
 enum class RecordOutcome { ok, diverged, failed, timed_out, unsupported, out_of_memory };
 
-// Whether an evaluation metric is better the higher or the lower it is.
+// Whether a higher or a lower evaluation metric is better.
 enum class MetricDirection { up, down };
 
 template <>
@@ -45,7 +44,7 @@ struct Choices<MetricDirection> {
   static constexpr Choice<MetricDirection> all[] = {{MetricDirection::up, "up"}, {MetricDirection::down, "down"}};
 };
 
-// "out_of_memory", as a record names it.
+// "out_of_memory", its name in a record.
 inline std::string to_text(RecordOutcome outcome) { return choice_name(outcome); }
 inline std::ostream& operator<<(std::ostream& out, RecordOutcome outcome) { return out << choice_name(outcome); }
 

@@ -1,5 +1,5 @@
-// The parts of a record (record.h): what was run, and what was planned, promised, observed and found. part_fields.h
-// says how a line holds them.
+// The parts of a record (record.h): what was run, planned, promised, observed and found. part_fields.h has their form
+// in a line.
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,25 @@ struct WorkloadFacts {
   MetricDirection metric_direction = MetricDirection::up;
   std::string dataset = {}, source = {};
   std::int64_t parameters = 0;
-  std::int64_t epochs = 0, steps = 0;  // how long the run was to be: one of them, the other 0
-  std::optional<double> target = {};   // of the metric, for that many epochs
+  std::int64_t epochs = 0, steps = 0;  // planned length of the run: one of them, the other 0
+  std::optional<double> target = {};   // of the metric, for this number of epochs
   std::optional<double> single_device_value = {};
 };
 
-// What tokens/s, TFLOP/s and MFU are computed from (harness/model/training_work.h).
+// The basis of tokens/s, TFLOP/s and MFU (harness/model/training_work.h).
 struct ModelWork {
-  std::optional<std::int64_t> tokens = {};  // of a sample; none: it has no tokens
-  double flop = 0;                          // model FLOP of a sample
-  int devices = 1;                          // given to the run, used or not
-  std::optional<double> peak_flops = {};    // of these devices together, FLOP/s at the run's precision; none: unknown
+  std::optional<std::int64_t> tokens = {};  // per sample; none: no tokens
+  double flop = 0;                          // model FLOP per sample
+  int devices = 1;                          // given to the run, whether used or not
+  std::optional<double> peak_flops = {};    // sum over these devices, FLOP/s at the run's precision; none: unknown
 };
 
-// How a learning rate was searched for.
+// The search of a learning rate.
 struct Tuning {
   struct Candidate {
     double learning_rate = 0;
-    std::optional<double> value = {};           // of the criterion, the mean over the seeds; none: it does not count
-    RecordOutcome outcome = RecordOutcome::ok;  // the first that is not ok, of the seeds
+    std::optional<double> value = {};           // of the criterion, mean over the seeds; none: the candidate cannot win
+    RecordOutcome outcome = RecordOutcome::ok;  // of the seeds, the first that is not ok
     std::string digest = {};                    // of the first seed's record
     int round = 0;
   };
@@ -50,36 +50,36 @@ struct Tuning {
     int keep = 0;                        // rates that went on to the next round
   };
   std::vector<double> grid = {};          // rates
-  std::string criterion = {};             // what chose: "accuracy on the validation part"
+  std::string criterion = {};             // "accuracy on the validation part"
   std::uint64_t seed = 0;                 // the first
-  std::vector<std::uint64_t> seeds = {};  // all, where there were several
+  std::vector<std::uint64_t> seeds = {};  // all, if there are several
   std::int64_t epochs = 0, steps = 0;     // of a candidate in the last round: one of them, the other 0
   std::vector<Round> rounds = {};         // those before the last
   double chosen = 0;
   std::vector<Candidate> results = {};  // by round, in the order of the grid
 };
 
-// Whose losses and evaluations a curve has: another case, which computes the same.
+// The case whose losses and evaluations a curve has: another case that computes the same numbers.
 struct CurveOf {
   std::string digest = {}, system = {}, cluster = {};
   int ranks = 0;
 };
 
-// Bytes that every rank sends in an update.
+// Bytes that every rank sends per update.
 struct SentByRanks {
   std::vector<std::int64_t> messages = {};    // activations and their gradients
   std::vector<std::int64_t> gathers = {};     // weights
   std::vector<std::int64_t> reductions = {};  // gradients
 };
 
-// Interference (harness/model/interference.h) as it was asked for, by the length of every episode.
+// Interference (harness/model/interference.h) as requested, with the length of every episode.
 struct RecordedInterference {
   struct Episode {
     Resource resource = Resource::compute;
     int device = 0;
-    std::optional<int> to = {};          // link: the device at its other end; none: every link of the device
+    std::optional<int> to = {};          // link: the device at its other end; none: all links of the device
     double start = 0;                    // seconds of training
-    std::optional<double> seconds = {};  // none: for ever
+    std::optional<double> seconds = {};  // none: until the end
     double slowdown = 1;
   };
   std::string name = {};
@@ -89,53 +89,53 @@ struct RecordedInterference {
 };
 RecordedInterference recorded(const Interference& interference);
 
-// How a plan was changed during a run.
+// Changes of a plan during a run.
 struct RecordedAdaptation {
   struct Change {
-    std::int64_t update = 0;                          // done before it
+    std::int64_t update = 0;                          // number of updates before it
     double decided_seconds = 0, stopped_seconds = 0;  // of the training
-    double seconds = 0, bytes = 0;                    // that the move took, and moved
+    double seconds = 0, bytes = 0;                    // of the move
     bool restart = false;
-    std::vector<std::vector<int>> stages = {};  // the layers of each, afterwards
+    std::vector<std::vector<int>> stages = {};  // the layers of each stage after it
   };
-  // When a change of a device's speed was answered.
+  // Reaction to a change of a device's speed.
   struct Answer {
     double at_seconds = 0;
-    double seconds_to_detect = 0, seconds_to_recover = 0;  // from then to the decision, and to the move's end
+    double seconds_to_detect = 0, seconds_to_recover = 0;  // from the change to the decision, and to the move's end
   };
-  // What the system saw of its ranks, window by window; written where there are any.
+  // What the system observed of its ranks, by window; written only if there are any.
   struct Window {
-    int plan = 0;                      // how many changes were made before it
+    int plan = 0;                      // number of changes before it
     std::vector<double> seconds = {};  // per rank: of its forwards and backwards
   };
   int window_updates = 0;
   std::vector<Window> windows = {};
   std::vector<Change> changes = {};
-  std::string moves = {};  // the changes as text (pipeline/moves.h), to be prescribed again; old records have none
+  std::string moves = {};  // the changes as text (pipeline/moves.h), for replay; older records have none
   double moved_bytes = 0, moving_seconds = 0;
-  // Virtual clock: of a run that knows the episodes and changes its plan at no cost (train/oracle.h).
+  // Virtual clock: seconds of a run that knows the episodes and changes its plan at no cost (train/oracle.h).
   std::optional<double> oracle_seconds = {};
-  std::vector<Answer> answered = {};  // written where there are changes
+  std::vector<Answer> answered = {};  // written only if there are changes
 };
 
 // The changes as text.
 std::string moves_of(const std::vector<RecordedAdaptation::Change>& changes);
 
-// What was simulated or measured, besides times and memory. Each is there where it was taken.
+// Simulated or measured values other than times and memory. Each is optional.
 struct Observed {
   std::optional<double> bubble_ratio = {}, span_bubble = {};
   std::optional<std::vector<int>> in_flight = {}, weight_versions = {}, staleness = {};  // per rank
   std::optional<SentByRanks> sent_bytes = {};
-  // Of a run on the virtual clock whose own steps are too few to show its steady state: seconds of an update in it.
+  // For a run on the virtual clock with too few steps to show its steady state: seconds of an update in it.
   std::optional<double> steady_update_seconds = {};
-  std::optional<std::vector<double>> latency_seconds = {};  // inference: of every micro-batch
+  std::optional<std::vector<double>> latency_seconds = {};  // inference: per micro-batch
   std::optional<std::string> output_digest = {};            // inference: equal for equal outputs
-  std::optional<std::string> weight_gradient = {};          // what `auto` chose
+  std::optional<std::string> weight_gradient = {};          // the choice of `auto`
   std::optional<RecordedInterference> interference = {};
   std::optional<RecordedAdaptation> adaptation = {};
 };
 
-// What a reader needs to judge a run's numbers. Nothing that names the machine or its user.
+// What a reader needs to judge a run's numbers. Nothing identifies the machine or its user.
 struct Environment {
   struct Gpu {
     std::string name = {};
@@ -149,7 +149,7 @@ struct Environment {
   struct Nccl {
     std::string header = {}, library = {};  // versions
   };
-  // Of the program and the machine that ran it; versions of libraries that it has, none of those that it has not.
+  // The program and the machine that ran it; versions only of libraries that it has.
   struct Machine {
     std::string commit = {}, compiler = {}, torch = {};
     std::optional<std::string> mpi = {}, hwloc = {};
@@ -159,9 +159,9 @@ struct Environment {
     std::vector<Gpu> gpus = {};
     std::optional<Cuda> cuda = {};
     std::string kernel = {};
-    std::optional<double> load = {};  // of the last minute, when the run began
+    std::optional<double> load = {};  // of the last minute before the run
   };
-  // The measured profile that costs are of.
+  // The measured profile of the costs.
   struct Profile {
     std::string machine = {}, build = {}, made = {};
     int neighbours = 0;
@@ -169,9 +169,9 @@ struct Environment {
   };
   struct Pinning {
     std::string library = {};
-    std::vector<std::string> cpus = {};  // of every rank
+    std::vector<std::string> cpus = {};  // per rank
   };
-  // Which case and round of `sluice validate` a record is.
+  // The case and round of `sluice validate`.
   struct Validation {
     int number = 0;
     std::string label = {};
@@ -181,7 +181,7 @@ struct Environment {
   std::optional<Profile> profile = {};
   std::optional<Pinning> pinning = {};
   std::optional<Validation> validation = {};
-  std::optional<std::string> command = {};  // that made a reference record
+  std::optional<std::string> command = {};  // the command of a reference record
 };
 
 Json to_json(const Tuning& tuning);

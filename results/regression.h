@@ -1,4 +1,4 @@
-// Two sets of records of the same cases: what became better or worse.
+// Differences between two sets of records of the same cases.
 #pragma once
 
 #include <span>
@@ -18,14 +18,13 @@ struct RegressionRow {
   std::string metric;  // "samples/s", "peak bytes", "bubble", "sent bytes", "final accuracy", "outcome"
   std::optional<double> before, after;
   Change change = Change::same;
-  std::string note;  // why it counts, or does not: "the ranges of 5 seeds overlap"
+  std::string note;  // why it counts, or not: "the ranges of 5 seeds overlap"
 };
 
-// Rows of both sets with the same workload, cluster, clock, costs, batch, ranks, length, optimizer, system and options
-// are held against each other. A metric is worse (or better) where its median changed by more than `tolerance`, as a
-// share of what it was, and, of measured times, where chance does not explain it: the ranges of at least five seeds, or
-// else the 95 % intervals of the steps, are apart. Memory, bubble and bytes are exact on the virtual clock and need no
-// such test.
+// Compares rows of both sets with the same workload, cluster, clock, costs, batch, ranks, length, optimizer, system and
+// options. A metric is worse (or better) if its median changed by more than `tolerance`, as a share of its old value.
+// For measured times, chance must not explain the change: the ranges of at least five seeds, or else the 95 % intervals
+// of the steps, do not overlap. Memory, bubble and bytes are exact on the virtual clock and need no such test.
 std::vector<RegressionRow> regressions(std::span<const Record> before, std::span<const Record> after, double tolerance);
 
 bool has_regression(const std::vector<RegressionRow>& rows);  // one is worse or missing

@@ -1,5 +1,5 @@
 // The seal of a stored record: a member with a hash of the others, so that a line that was edited after the run is not
-// read as a result. It finds mistakes, not somebody who computes it anew. Records of versions before it have none.
+// read as a result. It finds mistakes, not forgery. Records of versions without seals have none.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ inline constexpr std::string_view kSeal = "seal";
 // 16 hexadecimal digits: FNV-1a, 64 bits.
 std::string hash_of_text(std::string_view text);
 
-// `object`, a dump of a JSON object with members, with the seal behind the others.
+// `object`, a dump of a JSON object with members, with the seal appended.
 std::string sealed(std::string object);
 
-// line: the text of the object `value`, in whatever order and spacing; `value` may lack parts of it, not the seal.
-// False where there is no seal.
+// line: the text of the object `value`, in any order and spacing; `value` may lack parts of it, but not the seal. False
+// if there is no seal.
 bool has_broken_seal(std::string_view line, const Json& value);
 
 }  // namespace sluice

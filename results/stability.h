@@ -1,10 +1,10 @@
-// The divergence boundary: the largest learning rate that a system stands, derived from records whose purpose is
-// "boundary": a grid of rates, systems and seeds, each trained for the same updates. It is the cheapest measure of what
-// staleness costs.
+// The divergence boundary: the largest stable learning rate of a system, derived from records whose purpose is
+// "boundary": a grid of rates, systems and seeds, each trained for the same updates. It is the cheapest measure of the
+// cost of staleness.
 //
-// A run is stable if it did all its updates with finite losses and has learnt: the mean training loss of the last tenth
-// of its updates is at most nine tenths of that of the first update, which every system does from the same weights on
-// the same samples. (Not just below it: a network whose units have died stays at chance, a hair below where it began.)
+// A run is stable if it finished all its updates with finite losses and has learnt: the mean training loss of the last
+// tenth of its updates is at most 0.9 of that of the first update, which every system computes from the same weights on
+// the same samples. (A limit of 1 is too high: a network whose units have died stays slightly below its first loss.)
 #pragma once
 
 #include <array>
@@ -33,9 +33,9 @@ struct StableRateRow {
   std::vector<std::vector<Stability>> runs;  // [rate of the grid][seed]
   // Per seed, the largest rate that is stable together with all smaller ones of the grid.
   std::vector<std::optional<double>> per_seed;
-  // The same for all seeds at once; none: not even the smallest rate.
+  // The same for all seeds together; none: not even the smallest rate.
   std::optional<double> largest;
-  bool at_edge = false;                          // it is the largest of the grid: the boundary lies beyond
+  bool at_edge = false;                          // it is the largest of the grid: the boundary is above
   std::optional<std::int64_t> first_divergence;  // earliest update, over all rates and seeds
 };
 
@@ -44,16 +44,16 @@ struct StableRates {
   std::string options;  // Comparison::options
   int ranks = 0;
   std::int64_t batch = 0;
-  std::vector<double> rates;         // the grid, rising
-  std::vector<std::uint64_t> seeds;  // rising
-  std::vector<StableRateRow> rows;   // single_device first, then by falling rate
+  std::vector<double> rates;         // the grid, ascending
+  std::vector<std::uint64_t> seeds;  // ascending
+  std::vector<StableRateRow> rows;   // single_device first, then by descending rate
 };
 
-// One for each (workload, cluster, clock, costs, batch, ranks, length, optimizer but its rate).
+// One for each (workload, cluster, clock, costs, batch, ranks, length, optimizer without its rate).
 std::vector<StableRates> stable_rates(std::span<const Record> records);
 
-// What a table of them says: of what it is, its lines of cells (headings first; with texts of the records), and, in
-// lines, what a cell means.
+// Parts of its table: the title, the lines of cells (headings first; with texts of the records), and a legend of the
+// cells, in lines.
 std::string title_of(const StableRates& of);
 std::string title_of(const StableRateRow& row);  // its label with the title of its system
 std::vector<std::vector<std::string>> cells_of(const StableRates& of);

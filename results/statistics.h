@@ -1,5 +1,5 @@
-// Order statistics of a sample. Step times are skewed and have outliers, so nothing here assumes a
-// distribution: medians, quantiles, and an interval of the median that holds for every continuous one.
+// Order statistics of a sample. Step times are skewed and have outliers, so nothing here assumes a distribution:
+// medians, quantiles, and an interval of the median that holds for every continuous one.
 #pragma once
 
 #include <optional>
@@ -27,40 +27,40 @@ inline std::optional<double> middle(const std::optional<Spread>& spread) {
   return spread ? std::optional(spread->median) : std::nullopt;
 }
 
-// The narrowest pair of order statistics [x(j), x(n+1-j)] that holds the median with at least the given probability:
-// the number of values below the median is binomial(n, 1/2), so the coverage is 1 - 2 P(X < j). nullopt where even
-// [min, max] covers less: fewer than 6 values at 95 %.
+// The narrowest pair of order statistics [x(j), x(n+1-j)] that contains the median with at least the given probability:
+// the number of values below the median is binomial(n, 1/2), so the coverage is 1 - 2 P(X < j). nullopt if even [min,
+// max] covers less: fewer than 6 values at 95 %.
 std::optional<Interval> median_interval(std::span<const double> sample, double confidence = 0.95);
 
 // The 95 % interval of the mean of a series whose neighbouring values depend on each other, such as the steps of a
 // pipeline: a circular block bootstrap (Politis and Romano, 1992) of 999 resamples, the percentiles of the resampled
-// means, widened for few blocks as Student's t is. Blocks have max(2, ceil(2 n^(1/3))) values, at most a third of them;
-// the resamples are the same every time. nullopt with fewer than 6 values.
+// means, widened for few blocks like Student's t. Blocks have max(2, ceil(2 n^(1/3))) values, at most a third of the
+// series; the resamples are the same every time. nullopt with fewer than 6 values.
 std::optional<Interval> mean_interval(std::span<const double> sample);
 
 bool overlap(const Interval& a, const Interval& b);
 
-// The two-sided p-value of Mann and Whitney's test that two samples are of one distribution: how often samples of one
-// would lie at least as far apart as these do, by the number of pairs in which the first is larger (ties count half).
-// Exact without ties; with ties, or more than 400 pairs, the normal approximation with its corrections. nullopt for an
-// empty sample.
+// The two-sided p-value of the Mann-Whitney test that two samples have one distribution: the probability that two
+// samples of one distribution differ at least as much, by the number of pairs in which the first is larger (ties count
+// half). Exact without ties; with ties, or more than 400 pairs, the normal approximation with its corrections. nullopt
+// for an empty sample.
 std::optional<double> mann_whitney(std::span<const double> a, std::span<const double> b);
 
-// What two systems differ by over the same seeds, which give both the same data and initial weights.
+// Difference of two systems over the same seeds, which give both the same data and initial weights.
 struct PairedDifference {
   double mean = 0;
   Interval interval;   // of the mean, 95 %
-  double p_value = 1;  // that it is 0: Student's paired test, two-sided
+  double p_value = 1;  // for a mean of 0: Student's paired test, two-sided
   friend bool operator==(const PairedDifference&, const PairedDifference&) = default;
 };
-// nullopt for fewer than three differences. Where all are equal, the interval is their value.
+// nullopt for fewer than three differences. If all are equal, the interval is their value.
 std::optional<PairedDifference> paired_difference(std::span<const double> differences);
 
-// Holm's correction (1979) for as many tests as there are p-values: those that stay below 5 % are, all together, wrong
-// in at most 5 % of such families. In the order given.
+// Holm's correction (1979) for this number of tests: if those that stay below 5 % count as significant, the probability
+// of any error among them is at most 5 %. In the order given.
 std::vector<double> holm(std::span<const double> p_values);
 
-// The smallest interval that holds both.
+// The smallest interval that contains both.
 Interval hull(const Interval& a, const Interval& b);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// How well the virtual clock predicts the wall clock: records of the same cases on both, round by round, their errors
+// Accuracy of the virtual clock against the wall clock: records of the same cases on both, round by round, their errors
 // by group, and whether the order of cases is kept.
 #pragma once
 
@@ -18,36 +18,36 @@ struct ValidatedCase {
   std::string system, workload, transport;
   std::int64_t micro_batch = 0;  // samples
   int microbatches = 0;
-  // Seconds of an update: the lower quartile over the rounds of each round's median, since what disturbs a machine only
-  // makes it slower.
+  // Seconds per update: the lower quartile over the rounds of each round's median, because disturbances only make a
+  // machine slower.
   double wall = 0, simulated = 0;
-  std::vector<double> wall_rounds;  // seconds, of every round
+  std::vector<double> wall_rounds;  // seconds, per round
   double round_spread = 0;          // of the wall clock's rounds: (largest - smallest) / `wall`
   double error() const { return simulated / wall - 1; }
-  std::vector<double> single_errors;  // of every round: its prediction / its seconds - 1
-  std::vector<double> round_errors;   // of every round: its seconds / the others' lower quartile - 1; none of one
+  std::vector<double> single_errors;  // per round: its prediction / its seconds - 1
+  std::vector<double> round_errors;   // per round: its seconds / the others' lower quartile - 1; empty with one round
   struct Halves {
-    double odd = 0, even = 0;  // seconds, as `wall`, of the odd rounds and of the even ones
+    double odd = 0, even = 0;  // seconds, as `wall`, of the odd and of the even rounds
   };
-  std::optional<Halves> halves;       // of two rounds or more
+  std::optional<Halves> halves;       // with two or more rounds
   std::vector<double> memory_errors;  // per rank: predicted peak / measured - 1, of the last round
-  std::string cause;                  // what makes most of the error, from the timelines; "" if nothing can be said
+  std::string cause;                  // the largest cause of the error, from the timelines; "" if unknown
 };
 
-// The records of one case on each clock, in the order of the rounds. Nothing if a round did not end well.
+// The records of one case on each clock, in the order of the rounds. nullopt if a round failed.
 std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wall,
                                             const std::vector<const Record*>& simulated);
 
-// Reads the cases out of records: of `sluice validate`, those of one environment["validation"] number belong together;
-// of any other sweep, runs on the wall clock and on the virtual clock of the cluster `this machine` that differ in the
-// clock alone. Their seeds count as rounds.
+// The cases in records. Of `sluice validate`, records with the same environment["validation"] number belong together; of
+// any other sweep, runs on the wall clock and on the virtual clock of the cluster `this machine` that differ in the
+// clock alone, and their seeds count as rounds.
 std::vector<ValidatedCase> validated_cases(std::span<const Record> records);
 
 // "one_f_one_b mlp1024, 8 micro-batches of 32".
 std::string validation_label(const std::string& system, const std::string& workload, std::int64_t microbatches,
                              std::int64_t micro_batch);
 
-// Of absolute values.
+// Over absolute values.
 struct ErrorSummary {
   std::size_t cases = 0;
   double median = 0, p90 = 0, largest = 0;
@@ -58,9 +58,9 @@ ErrorSummary summary_of(const std::vector<double>& errors);
 // Pairs of cases of the same workload and transport whose wall-clock times differ by more than 5 %.
 struct OrderKept {
   std::size_t pairs = 0, kept = 0;
-  std::size_t sure_pairs = 0, sure_kept = 0;  // of these, those whose order is the same in all rounds of the wall clock
+  std::size_t sure_pairs = 0, sure_kept = 0;  // those with the same order in all rounds of the wall clock
   // Pairs whose seconds differ by more than 5 % in the even rounds, and those of them that the odd rounds order alike:
-  // how much of its own order the wall clock keeps.
+  // how far the wall clock agrees with itself.
   std::size_t own_pairs = 0, own_kept = 0;
   double share() const { return share_of(kept, pairs); }
   double sure_share() const { return share_of(sure_kept, sure_pairs); }
@@ -81,8 +81,8 @@ struct GroupErrors {
 struct Validation {
   std::vector<ValidatedCase> cases;
   ErrorSummary time, memory;  // memory: of every rank
-  ErrorSummary single;        // of every round by itself, as of one run and one profile
-  // The wall clock against itself: no prediction can be nearer to it than it is to itself.
+  ErrorSummary single;        // per round, as of one run and one profile
+  // The wall clock against itself, which bounds the accuracy of any prediction.
   ErrorSummary rounds, halves;
   OrderKept order;
   std::map<std::string, GroupErrors> by_system, by_workload, by_micro_batch, by_transport;
@@ -91,7 +91,7 @@ Validation validate(std::vector<ValidatedCase> cases);
 
 // Tables of errors by group, and each case beyond `limit` with its reason.
 std::string to_table(const Validation& validation, double limit = 0.08);
-// Why the clocks differ: the wall clock's own spread where that is larger than the error, else the cause.
+// Why the clocks differ: the wall clock's own spread if it is larger than the error, else the cause.
 std::string reason_of(const ValidatedCase& c);
 Json to_json(const Validation& validation);
 

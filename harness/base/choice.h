@@ -1,4 +1,4 @@
-// Closed choices: an enum each, with one table of names that whatever reads, writes or explains the choice shares.
+// Closed choices: one enum each, with one table of names for all code that reads, writes or explains the choice.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ template <class E>
 struct Choice {
   E value;
   const char* name;
-  bool may_be_given = true;  // in a sweep or on the command line; otherwise only the harness sets it
+  bool may_be_given = true;  // accepted in a sweep or on the command line; false: only the harness sets it
 };
 
 // Specialised next to each enum: `all`, the choices in the order in which help and errors name them.
@@ -32,7 +32,7 @@ std::string choice_name(E value) {
   return "?";
 }
 
-// The choice that a person may give under this name.
+// The choice with this name, among those that a user may give.
 template <ClosedChoice E>
 std::optional<E> choice_named(std::string_view name) {
   for (const Choice<E>& choice : Choices<E>::all)
@@ -40,7 +40,7 @@ std::optional<E> choice_named(std::string_view name) {
   return std::nullopt;
 }
 
-// The names that a person may give.
+// The names that a user may give.
 template <ClosedChoice E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;

@@ -1,5 +1,5 @@
-// The two ways a command ends badly. InputError: the user can mend it (exit code 2; says where, what, and what to do).
-// RunError: a run or a check failed (exit code 1). Anything else that is thrown is a defect of ours.
+// The two errors of a command. InputError: the user can correct it (exit code 2; says where, what, and what to do).
+// RunError: a run or a check failed (exit code 1). Any other exception is a defect of ours.
 #pragma once
 
 #include <span>
@@ -21,11 +21,10 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The candidate nearest to `name` by edit distance, or "" if none is near (more than a third of the name's length, at
-// least 2, away).
+// The candidate nearest to `name` by edit distance, or "" if none is within a third of the name's length, or within 2.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
-// "did you mean 'gpipe'?" or, where nothing is near, "known: a, b, c".
+// "did you mean 'gpipe'?" or, if none is near, "known: a, b, c".
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What an exception of any kind says to the user: our own as they are, those of libraries in our words.
+// The message of an exception of any type for the user: our own messages unchanged, those of libraries in our words.
 #pragma once
 
 #include <exception>
@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// One line. A kind that is not known is said to be a defect of sluice.
+// One line. An unknown type is reported as a defect of sluice.
 std::string words_of(const std::exception& error);
 
-// A room that uses a library with exceptions of its own says them here: `words` returns nothing for those it does not
-// know. Called once a library, before work begins.
+// Registers the messages of a library's exceptions; `words` returns nullopt for unknown ones. Called once per library,
+// before work begins.
 using ErrorWords = std::optional<std::string> (*)(const std::exception& error);
 void add_error_words(ErrorWords words);
 

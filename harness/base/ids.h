@@ -1,5 +1,5 @@
-// Strong integer ids. A stage number is not a rank and a rank is not a micro-batch: mixing them up is the commonest
-// mistake in pipeline code, so the compiler is asked to catch it.
+// Strong integer ids. A stage number is not a rank and a rank is not a micro-batch; mixing them up is the most frequent
+// mistake in pipeline code, so the compiler rejects it.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
-// Stages, ranks and micro-batches are counted in ints and index containers as they are; only a container's size needs a
-// conversion, which stands here.
+// Stages, ranks and micro-batches are counted in ints and index containers without conversion; only a container's size
+// needs a conversion, which is here.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ int count_of(const Container& container) {
   return static_cast<int>(container.size());
 }
 
-// of(0), of(1), ..., of(count - 1): a value for every rank or stage.
+// of(0), of(1), ..., of(count - 1): one value per rank or stage.
 template <class Of>
 auto list_of(int count, Of of) {
   std::vector<decltype(of(0))> list;

@@ -6,14 +6,14 @@
 
 namespace sluice {
 
-// Text from outside (names in records, reasons), shown character for character: nothing in it is emphasis, code, a
-// link, an entity, HTML, or the end of a table's cell; what a terminal would obey is made visible.
+// Text from outside (names in records, reasons), shown character by character: nothing in it is emphasis, code, a link,
+// an entity, HTML, or the end of a table's cell. Control characters of a terminal are made visible.
 std::string markdown_text(std::string_view text);
 
-// The same as the first text of a paragraph: it begins neither a heading nor a list, a quotation or a rule.
+// The same at the start of a paragraph: it starts no heading, list, quotation or rule.
 std::string markdown_line(std::string_view text);
 
-// What the author of a study or a claim wrote: emphasis and code stay, but no HTML and no link is made of it. One line.
+// Text of a study's or a claim's author: emphasis and code stay, but it makes no HTML and no link. One line.
 std::string markdown_prose(std::string_view text);
 
 // Text from outside as code within a line.

@@ -1,5 +1,5 @@
-// Options of a system: declared with defaults, given as text ("key=value"), resolved once with every error found there.
-// A resolved Options holds a valid value for every declared option and nothing else.
+// Options of a system: declared with defaults, given as text ("key=value"), and resolved once, where all errors are
+// found. A resolved Options has a valid value for every declared option and nothing else.
 #pragma once
 
 #include <map>
@@ -23,18 +23,18 @@ struct OptionSpec {
   std::string help;
   std::vector<std::string> choices = {};  // empty: an integer, at least `minimum`
   long minimum = 1;
-  // Of an option whose value names a file (the default: none): reads the file and throws InputError where it is wrong.
-  // What the file holds is part of a case's digest (case/file_digests.h).
+  // For an option whose value names a file (the default: none): reads the file and throws InputError if it is invalid.
+  // The file's content is part of a case's digest (case/file_digests.h).
   void (*check_file)(const std::string& file) = nullptr;
-  // Of an option whose value is a text of a form of its own (the default: none): throws InputError at `where` where it
-  // has another form.
+  // For an option whose value is a text with its own syntax (the default: none): throws InputError at `where` for
+  // another syntax.
   void (*check_text)(const std::string& value, const std::string& where) = nullptr;
-  // Part of a case's digest only where it is not the default: an option that came when there were records already.
+  // Part of a case's digest only if it is not the default: for options that are newer than the first records.
   bool in_digest_unless_default = false;
-  // Where one does not hold, no value has an effect, and resolve_options() gives the default.
+  // If one does not hold, no value has an effect, and resolve_options() gives the default.
   std::vector<OptionCondition> only_with = {};
   bool training_only = false;  // no value has an effect on inference
-  bool replicas_only = false;  // or where no stage has replicas
+  bool replicas_only = false;  // or if no stage has replicas
 };
 
 OptionSpec only_with(OptionSpec spec, std::string option, std::vector<std::string> values);
@@ -59,7 +59,7 @@ class Options {
 inline const std::vector<std::string> kYesNo = {"yes", "no"};
 
 // An option whose `only_with` does not hold gets its default, so that equal decisions are equal Options. Throws
-// InputError at `where` for an unknown option (with a suggestion) or a value it may not have.
+// InputError at `where` for an unknown option (with a suggestion) or an invalid value.
 Options resolve_options(std::span<const OptionSpec> specs, const std::map<std::string, std::string>& given,
                         const std::string& where);
 

@@ -1,5 +1,5 @@
 // Where a command may write: to a new file, or over a file of the same kind that an earlier command wrote. Anything
-// else at the path (somebody's text, a binary, a folder, a device, a pipe) stays as it is.
+// else at the path (another text, a binary, a folder, a device, a pipe) stays unchanged.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +7,17 @@
 
 namespace sluice {
 
-// The file that `path` names, behind its links: a regular file, or a new name in a folder. Throws InputError at the
-// path for a folder, a device, a pipe, a socket, a link to no file, and a file or folder without permission to write.
+// The file at `path`, with links resolved: a regular file, or a new name in a folder. Throws InputError at the path for
+// a folder, a device, a pipe, a socket, a link to no file, and a file or folder without permission to write.
 std::filesystem::path output_place(const std::filesystem::path& path);
 
 // An output that is written once, at the end of a command.
 class OutputFile {
  public:
-  // Call before the work begins. kind: "a trace of sluice schedule"; is_ours: whether a text that stands there is of
-  // this kind. Throws InputError as output_place(), and where a file holds anything else.
+  // Call before the work begins. kind: "a trace of sluice schedule"; is_ours: whether an existing text is of this kind.
+  // Throws InputError as output_place(), and if the file holds anything else.
   OutputFile(std::filesystem::path path, std::string kind, bool (*is_ours)(const std::string& text));
-  // Whole or not at all. Throws InputError as above (the file may have changed since), RunError (full disk).
+  // Completely or not at all. Throws InputError as above (the file may have changed since), RunError (full disk).
   void write(const std::string& content) const;
 
  private:

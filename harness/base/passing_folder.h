@@ -1,4 +1,4 @@
-// A folder that is gone in the end, also after an error.
+// A temporary folder, removed at the end, also after an error.
 #pragma once
 
 #include <filesystem>

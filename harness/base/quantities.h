@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Arithmetic that never wraps round: on whole numbers InputError is thrown where the result does not fit, so that a
-// file with absurd sizes is rejected whatever it is used for. On floating point it is the usual one.
+// Arithmetic that never wraps round: on integers it throws InputError if the result does not fit, so that any use of a
+// file with absurd sizes is rejected. Floating point is unchanged.
 [[noreturn]] void throw_too_large(std::int64_t a, char operation, std::int64_t b);
 
 template <class Rep>
@@ -44,11 +44,10 @@ constexpr Rep exact_product(Rep a, Rep b) {
   }
 }
 
-// A count of 64 bits as an int. Throws InputError(where, ...): it is not between `least` and `most`.
+// A 64-bit count as an int. Throws InputError(where, ...) if it is not between `least` and `most`.
 int int_of(std::int64_t value, const std::string& where, int least = 0, int most = 1'000'000'000);
 
-// The bounds of what is read: above them a value is a mistake, and below them sums and products of a model's worth of
-// them stay finite.
+// The bounds of input values: above them a value is a mistake; below them, sums and products over a model stay finite.
 inline constexpr double kMaxOpSeconds = 1e9;                // of one op or message, or of a run: 30 years
 inline constexpr std::int64_t kMaxTensorBytes = 1LL << 50;  // of one layer, tensor or device: 1 PiB
 inline constexpr std::int64_t kMaxSamples = 1'000'000'000;  // of a batch
@@ -77,7 +76,7 @@ constexpr Bytes KiB(std::int64_t n) { return Bytes(n * 1024); }
 constexpr Bytes MiB(std::int64_t n) { return Bytes(n * 1024 * 1024); }
 constexpr Bytes GiB(std::int64_t n) { return Bytes(n * 1024 * 1024 * 1024); }
 
-// "1.5 MiB", "12.3 ms": for people. Never parsed back.
+// "1.5 MiB", "12.3 ms": for readers, never parsed.
 std::string to_text(Bytes bytes);
 std::string to_text(Seconds seconds);
 

@@ -1,5 +1,5 @@
-// Where the files are that come with the program: workloads/clusters, harness/sweeps, plots/render.py; and where it
-// keeps what it makes.
+// The folders of files that come with the program: workloads/clusters, harness/sweeps, plots/render.py; and of files
+// that it makes.
 #pragma once
 
 #include <string>
@@ -7,22 +7,22 @@
 
 namespace sluice {
 
-// $SLUICE_HOME; or ../share/sluice of the program's folder, where `cmake --install` put them; or else the checkout that
-// the program was built from.
+// $SLUICE_HOME; or ../share/sluice of the program's folder, where `cmake --install` puts them; or else the checkout
+// from which the program was built.
 std::string source_folder();
 
-// Of a checkout, or of $SLUICE_HOME: results/runs in it. Of an installed program: results/runs in the current folder.
+// In a checkout, or in $SLUICE_HOME: its results/runs. For an installed program: results/runs in the current folder.
 std::string runs_folder();
-// .cache in it; of an installed program $XDG_CACHE_HOME/sluice or ~/.cache/sluice.
+// .cache in it; for an installed program $XDG_CACHE_HOME/sluice or ~/.cache/sluice.
 std::string cache_folder();
 
 // The folders of SLUICE_EXTRA_SYSTEMS that the program was built with.
 std::vector<std::string> extra_system_folders();
-// Where `sluice new` puts what it writes, unless it is told: `shipped`, such as "baselines", of a checkout or
-// $SLUICE_HOME; of an installed program the current folder.
+// The default folder for the output of `sluice new`: `shipped`, such as "baselines", of a checkout or $SLUICE_HOME; for
+// an installed program the current folder.
 std::string folder_of_new(const std::string& shipped);
 
-// The names, without their ending, of a folder's JSON files, in order; none where it cannot be read.
+// The names, without extension, of a folder's JSON files, in order; empty if it cannot be read.
 std::vector<std::string> names_of_json_files(const std::string& folder);
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
-// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): numbers that look random and are the same on every machine.
+// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): pseudo-random numbers that are the same on every machine.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// Spreads what differs in one bit over all bits; 0 stays 0.
+// Spreads a difference in one bit over all bits; 0 stays 0.
 constexpr std::uint64_t mixed_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

@@ -1,5 +1,5 @@
-// Stopping before the end, because of a signal or because a case has used up its time. Whatever may run for long
-// (planners, searches, the virtual clock) asks check_stop() in its loops and needs to know no more.
+// Stopping early, because of a signal or because a case has used up its time. Code that may run for long (planners,
+// searches, the virtual clock) calls check_stop() in its loops.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@ class Stopped : public std::runtime_error {
   Kind kind;
 };
 
-// While it lives, check_stop() on this thread throws once `cancel` is set (null: never) or `limit` has passed since the
-// scope was made. A scope within another one obeys both. It belongs to the thread that made it, and ends before the one
-// around it does.
+// During its life, check_stop() on this thread throws once `cancel` is set (null: never) or `limit` has passed since
+// the scope was made. An inner scope also obeys the outer ones. It belongs to the thread that made it, and ends before
+// the outer scope.
 class StopScope {
  public:
   StopScope(const std::atomic<bool>* cancel, std::optional<Seconds> limit);
@@ -31,7 +31,7 @@ class StopScope {
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;
 
-  // What is left of its own limit and of those around it, at least 0; nothing where there is none.
+  // Time left of its own limit and of those of outer scopes, at least 0; nullopt: no limit.
   std::optional<Seconds> left() const;
   void check() const;  // throws Stopped
 
@@ -42,7 +42,7 @@ class StopScope {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// While it lives, nothing stops this thread: for work that all processes of a job must do, or none.
+// During its life, nothing stops this thread: for work that all processes of a job must do, or none.
 class NoStopScope {
  public:
   explicit NoStopScope(bool active);
@@ -54,22 +54,22 @@ class NoStopScope {
   const StopScope* outer_;
 };
 
-// What is left to this thread by the limits of its scopes; nothing: it has none.
+// Time left to this thread by the limits of its scopes; nullopt: no limit.
 std::optional<Seconds> time_left();
 
-// Throws Stopped if the scopes of this thread say so. Cheap enough for a loop whose round takes 20 ns: the clock is
-// read at every 64th call.
+// Throws Stopped if a scope of this thread requires it. Cheap enough for a loop of 20 ns: it reads the clock at every
+// 64th call.
 void check_stop();
 
-// The same for rounds that take long: the clock is read at every call.
+// The same for slow loops: it reads the clock at every call.
 void stop_now();
 
-// Set by the first Ctrl-C, SIGTERM or SIGHUP once handle_signals() was called; the second ends the process at once.
+// Set by the first Ctrl-C, SIGTERM or SIGHUP after handle_signals(); the second ends the process at once.
 const std::atomic<bool>& interrupted();
 void handle_signals();
 
-// For work that cannot ask: this long after the first signal the process says `message` on stderr and ends with exit
-// code 1, whatever it is doing. Nothing that is stored is in danger: the store survives a kill.
+// For code that cannot check: `grace` after the first signal the process prints `message` on stderr and ends with exit
+// code 1, at any point of its work. Stored records are safe: the store survives a kill.
 void end_after_signal(Seconds grace, const std::string& message);
 
 // A folder with temporary files, which end_after_signal removes before it ends the process.

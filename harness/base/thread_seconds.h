@@ -1,12 +1,12 @@
-// Processor time of a thread: the clock of limits on a search, which must not end sooner because something else runs
-// in parallel with it.
+// Processor time of a thread: the clock of limits on a search, which must not end sooner because other work runs in
+// parallel.
 #pragma once
 
 #include <ctime>
 
 namespace sluice {
 
-// Seconds that the calling thread has computed since it began.
+// Seconds of compute of the calling thread since it began.
 inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -16,27 +16,27 @@ class PiecewiseSpeed {
     double speed = 1;  // of full speed from then until the next change; greater than 0
   };
 
-  PiecewiseSpeed() = default;  // full speed for ever
-  // Full speed before the first change; changes ascending. Throws std::logic_error: descending, or a speed that is not
-  // greater than 0.
+  PiecewiseSpeed() = default;  // always full speed
+  // Full speed before the first change; changes ascending. Throws std::logic_error if they are not, or for a speed that
+  // is not above 0.
   explicit PiecewiseSpeed(std::vector<Change> changes);
 
   bool constant() const { return changes_.empty(); }
   double at(double time) const;
-  // When `work` seconds of full speed that start at `start` are done.
+  // When `work` seconds at full speed that start at `start` end.
   double finish(double start, double work) const;
-  // Seconds of full speed that are done from `start` to `end`.
+  // Seconds at full speed between `start` and `end`.
   double done(double start, double end) const;
   std::span<const Change> changes() const { return changes_; }
   // The same on a clock that shows 0 at `start`.
   PiecewiseSpeed from(double start) const;
 
-  // Slowed by both: the product of the speeds, or the slower of them (of the links of a path).
+  // Slowed by both: the product of the speeds, or the lower of them (for the links of a path).
   static PiecewiseSpeed product(const PiecewiseSpeed& a, const PiecewiseSpeed& b);
   static PiecewiseSpeed slower(const PiecewiseSpeed& a, const PiecewiseSpeed& b);
 
  private:
-  std::size_t segment_at(double time) const;  // index of the change that holds; changes_.size(): none yet
+  std::size_t segment_at(double time) const;  // index of the change in effect; changes_.size(): none yet
 
   std::vector<Change> changes_;
 };

@@ -13,21 +13,21 @@
 
 namespace sluice {
 
-// "calibrated", or "calibrated,host_gap=68.8us", which gives all devices the time that a host takes to start a kernel;
-// with ",blocking" behind it the host waits for every kernel, as under CUDA_LAUNCH_BLOCKING.
+// "calibrated", or "calibrated,host_gap=68.8us": the time that a host takes to start a kernel, for all devices. With
+// ",blocking" after it the host waits for every kernel, as under CUDA_LAUNCH_BLOCKING.
 bool is_calibrated(const std::string& costs);
 
 // The calibrations of the cluster's devices for this storage, each once. Throws as cluster_costs.
 std::vector<const Calibration*> calibrations_of(const Cluster& cluster, const Storage& storage);
 
-// The seconds are the first device's; what devices with another calibration take is LayerCost::on. Throws InputError:
+// The seconds are the first device's; LayerCost::on has those of devices with another calibration. Throws InputError:
 // costs that cannot be read; a device without a calibration for this storage, naming clusters whose devices have one; a
 // calibration of a device with another peak; devices of one name that differ.
 CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
                         const Cluster& cluster, const Storage& storage = {});
 
-// CostGraph::source of these: "calibrated v100_sxm2_fp32", of each of the cluster's calibrations, ", convolutions
-// derived from products" where one has no others, and a host gap that was given. Throws as cluster_costs.
+// CostGraph::source of these costs: "calibrated v100_sxm2_fp32", with each of the cluster's calibrations; ",
+// convolutions derived from products" if one has no others; and a given host gap. Throws as cluster_costs.
 std::string calibrated_cost_source(const std::string& costs, const ModelGraph& model, const Cluster& cluster,
                                    const Storage& storage = {});
 

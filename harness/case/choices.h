@@ -1,6 +1,6 @@
-// The closed choices among a run's settings, with the tables of names (base/choice.h) that the sweep reader, the
-// canonical JSON, the command line with its --help, and the suggestions for a misspelt value share. Those that records
-// name stand in results/record_choices.h.
+// The closed choices among a run's settings, with their tables of names (base/choice.h). The sweep reader, the
+// canonical JSON, the command line with its --help and the suggestions for a misspelt value share these tables. Choices
+// that records name are in results/record_choices.h.
 #pragma once
 
 #include "harness/base/choice.h"
@@ -12,48 +12,48 @@
 
 namespace sluice {
 
-// What a run does: it trains, or only runs forward, on the initial weights (inference).
+// What a run does: training, or inference: forwards only, on the initial weights.
 enum class Task { train, inference };
 
-// What carries messages between ranks: none on the virtual clock; threads, the memory of one process; mpi, processes;
-// nccl, GPUs.
+// How messages between ranks are sent. none: the virtual clock; threads: in the memory of one process; mpi: between
+// processes; nccl: between GPUs.
 enum class TransportKind { none, threads, mpi, nccl };
 
-// What a rank computes on: none on the virtual clock, which has the cluster's devices.
+// Where a rank computes. none: the virtual clock, which has the cluster's devices.
 enum class DeviceKind { none, cpu, cuda };
 
-// What the data-parallel ranks of a stage divide among them: what the system itself says; nothing, so that they reduce
-// whole gradients; the optimizer's state (ZeRO-1); or the weights too (ZeRO-3), gathered for every op (use), for every
-// visit to a stage (visit) or once an update (update).
+// What the data-parallel ranks of a stage divide among themselves. system: the system's own rule; none: nothing, whole
+// gradients are reduced; optimizer: the optimizer's state (ZeRO-1); the others also the weights (ZeRO-3), gathered for
+// every op (use), for every visit to a stage (visit) or once per update (update).
 enum class StageSharding { system, none, optimizer, use, visit, update };
 
-// How weight gradients are computed: with each micro-batch's backward; for all micro-batches of an update, as one
-// matrix product a layer; or, automatic, in whichever of the two ways takes less time of an update by the case's costs
-// and fits into memory.
+// How weight gradients are computed. per_microbatch: in each micro-batch's backward; batched: for all micro-batches of
+// an update, as one matrix product per layer; automatic: the one of the two with the faster update by the case's costs,
+// among those that fit into memory.
 enum class WeightGradients { per_microbatch, batched, automatic };
 
-// When a rank of a synchronous system begins the next update: once its own stages have stepped, or once all ranks have.
+// When a rank of a synchronous system begins the next update. free: its stages have stepped; barrier: all ranks have.
 enum class UpdateStart { free, barrier };
 
-// When an asynchronous system that does not accumulate gradients updates: after the whole batch, which it takes as one
-// micro-batch, so that an update sees as many samples as a synchronous system's; or after every micro-batch, as in the
-// papers.
+// When an asynchronous system that does not accumulate gradients updates. batch: after the whole batch, taken as one
+// micro-batch, so that an update sees as many samples as a synchronous system's; micro_batch: after every micro-batch,
+// as in the papers.
 enum class UpdateAfter { batch, micro_batch };
 
-// What balanced cuts into stages weigh (plan/chain_partition.h): the layers and the messages over the cut; the layers
-// alone, as cases from before there was a choice; or layers and messages, with cuts only before and after blocks that
-// repeat (model/fold_layers.h).
+// What balanced cuts into stages minimise (plan/chain_partition.h). messages: layers and messages over the cut;
+// compute: layers alone, as in cases that are older than this setting; blocks: as messages, but cuts are only before
+// and after repeated blocks (model/fold_layers.h).
 enum class Cuts { messages, compute, blocks };
 
 // none: the operating system places the ranks; core: every rank stays on a core of its own (exec/pinning.h).
 enum class Pin { none, core };
 
-// How the wall clock makes the episodes of devices: by pauses inside the ops, or by a load that competes with the rank
-// for its core.
+// How the wall clock produces the episodes of devices. pause: pauses inside the ops; load: a load that competes with
+// the rank for its core.
 enum class InterferenceBy { pause, load };
 
-// Before an evaluation an asynchronous pipeline runs empty (drain), or it runs on and copies of the weights are
-// evaluated afterwards (snapshot). A synchronous one is empty after every update.
+// Evaluations of an asynchronous pipeline. drain: it is drained first; snapshot: it keeps running, and copies of the
+// weights are evaluated afterwards. A synchronous one is empty after every update.
 enum class EvaluationMode { drain, snapshot };
 
 // How the learning rate changes over a run (RateSchedule, case.h).

@@ -1,4 +1,4 @@
-// Where the costs that planning and the virtual clock use come from.
+// Where the costs for planning and for the virtual clock come from.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace sluice {
 
-// Sources that are no files: computed from the layers' sizes and the device's speed, and measured on this machine. The
-// third, computed from the calibrations of devices, is in calibrated.h.
+// Sources that are not files: computed from the layers' sizes and the device's speed, and measured on this machine. The
+// third, the calibrations of devices, is in calibrated.h.
 inline const std::string kAnalyticCosts = "analytic", kMeasuredCosts = "profile";
 bool is_cost_file(const std::string& source);
 
-// Throws InputError where a file of sluice profile cannot be read, or has not the layers of the workload.
+// Throws InputError if a file of sluice profile cannot be read, or has other layers than the workload.
 void check_cost_file(const std::string& file, const Workload& workload);
 
 // Seconds and bytes of every layer for micro-batches of key.micro_batch samples. source: "analytic", of the cluster's
 // first device and of `storage`; "calibrated", of its devices' calibrations for `storage` (calibrated.h); "profile",
-// measured on this machine (ProfileStore), now or by an earlier process; or a file of `sluice profile`. Of a workload
-// that is a published profile: its own costs. Throws InputError: a file that is of another workload or micro-batch.
+// measured on this machine (ProfileStore), now or by an earlier process; or a file of `sluice profile`. A workload that
+// is a published profile has its own costs. Throws InputError for a file of another workload or micro-batch.
 CostGraph load_costs(const std::string& source, const Workload& workload, const ProfileKey& key, const Cluster& cluster,
                      const Storage& storage, ProfileStore& profiles);
 

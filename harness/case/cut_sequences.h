@@ -1,4 +1,4 @@
-// Where the sequences of a workload are cut, for plans of systems that run them chunk by chunk.
+// Where to cut the sequences of a workload, for plans of systems that run them chunk by chunk.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Fills in the plan's cut, and in the costs what of each layer's time goes with the pairs of positions. Nothing where
-// the plan leaves sequences whole. Throws InputError, at the system's name, for a model whose sequences cannot be cut.
+// Sets the plan's cut, and in the costs the part of each layer's time that grows with the pairs of positions. Nothing
+// without chunks. Throws InputError, at the system's name, for a model whose sequences cannot be cut.
 void cut_sequences(const Workload& workload, const std::string& system, Plan& plan, CostGraph& costs);
 
 }  // namespace sluice

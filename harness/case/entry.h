@@ -1,4 +1,4 @@
-// Entry: one experiment as it was written, in a sweep or as flags. resolve() (settings.h) makes its case.
+// Entry: one experiment as written in a sweep or as flags. resolve() (settings.h) makes its case.
 #pragma once
 
 #include "harness/base/json.h"
@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Every key is a setting's and holds one value. What it leaves out has the setting's default.
+// Every key is a setting and has one value. Settings that are left out have their defaults.
 struct Entry {
   Json values;
   PlaceOf place;  // of a value, for errors

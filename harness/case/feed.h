@@ -1,4 +1,4 @@
-// From a data set on disk to what a session trains on.
+// From a data set on disk to the data of a session.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,21 @@
 
 namespace sluice {
 
-// What the inputs of a model that reads token ids have room for: lengths from their shapes, vocabularies from the
-// embeddings that read them.
+// Limits of the inputs of a model that reads token ids: lengths from their shapes, vocabularies from the embeddings
+// that read them.
 TextLimits text_limits(const ModelGraph& model);
 
-// The data set of that name, as the model reads it. Read once a process for all cases that use it, from any thread.
-// Throws InputError: it is missing or corrupt.
+// The data set with this name, in the form that the model reads. A process reads it once for all cases that use it,
+// from any thread. Throws InputError: it is missing or corrupt.
 std::shared_ptr<const DataSplit> data_of(const std::string& name, const ModelGraph& model);
 
-// The part that is evaluated: test, or validation where something is chosen by it (a learning rate), so that no choice
-// has seen the test part.
+// The part for evaluation: test, or validation if a choice (a learning rate) depends on it, so that no choice depends
+// on the test part.
 enum class HeldOut { test, validation };
 
-// Of translations, BLEU is measured by greedy decoding of the first test samples.
+// For translations, BLEU is measured by greedy decoding of the first test samples.
 inline constexpr std::int64_t kDecodedSamples = 500;
-// What a session trains on; the held-out part is the feed's test part. Only the test part is translated.
+// The data of a session; the held-out part is the feed's test part. Only the test part is translated.
 DataFeed feed_of(const std::shared_ptr<const DataSplit>& data, HeldOut held_out = HeldOut::test);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What the files hold that a case reads, so that an edited file makes another case. A workload file has
+// Digests of the files that a case reads, so that an edited file makes another case. A workload file has
 // workload_digest() (profile_workload.h).
 #pragma once
 
@@ -18,12 +18,12 @@ struct CaseFile {
 // profile. Throws InputError: a file that cannot be read.
 std::vector<CaseFile> files_of(const RunCase& c);
 
-// "cluster:0123456789abcdef,costs:...": the digests of these files. A shipped file that still holds what the first
-// records were made with is left out, so that these records keep their digests. Throws InputError: a file that cannot
-// be read.
+// "cluster:0123456789abcdef,costs:...": the digests of these files. Leaves out a shipped file with the content that the
+// first records were made with, so that these records keep their digests. Throws InputError: a file that cannot be
+// read.
 std::string file_digests(const RunCase& c);
 
-// Throws InputError where the case's files hold something else than when the case was read.
+// Throws InputError if the case's files have changed since the case was read.
 void require_same_files(const RunCase& c);
 
 }  // namespace sluice

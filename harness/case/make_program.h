@@ -1,4 +1,4 @@
-// A prepared case's programs, which have passed the checker, and the decisions that go into them.
+// Checked programs of a prepared case, and the decisions that go into them.
 #pragma once
 
 #include "harness/case/prepared.h"
@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// What an order is made for: one replica of the pipeline with its share of the micro-batches.
+// The problem of an order: one replica of the pipeline with its share of the micro-batches.
 ScheduleProblem schedule_problem(const Prepared& p, int microbatches, int epoch = 0);
 
-// The program of one update (synchronous systems: microbatches are the update's) or of one drained run (asynchronous
-// systems and inference: all of the run's). epoch: of the training, from 0.
+// The program of one update (synchronous systems: microbatches per update) or of one drained run (asynchronous systems
+// and inference: microbatches of the whole run). epoch: of the training, from 0.
 Program make_program(const Prepared& p, int microbatches, int epoch = 0);
 
-// What the data-parallel ranks of a stage divide among them.
+// What the data-parallel ranks of a stage divide among themselves.
 Sharding sharding_of(const Prepared& p, int microbatches);
 WeightRule rule_of(const Prepared& p, int microbatches, int epoch = 0);
 

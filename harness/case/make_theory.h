@@ -1,4 +1,4 @@
-// What a prepared case's system promises of it.
+// The theory of a prepared case's system.
 #pragma once
 
 #include "harness/case/prepared.h"

@@ -1,4 +1,4 @@
-// What the rates of a case are computed from: tokens, FLOPs and peaks.
+// Tokens, FLOPs and peaks, from which a case's rates are computed.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Peaks are the devices' at the case's precision, times their speed; none on this machine. nullopt: the workload has no
-// layers (a published profile), or none that multiply.
+// layers (a published profile), or none with products.
 std::optional<ModelWork> model_work(const RunCase& c, const Prepared& p);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The settings "optimizer" and "tune" of a case: objects with keys of their own.
+// The settings "optimizer" and "tune" of a case, which are objects with keys of their own.
 #pragma once
 
 #include "harness/case/case.h"
@@ -9,19 +9,19 @@ class Json;
 class JsonReader;
 
 // "optimizer": {"kind", "learning_rate" (a number or "tuned"), "momentum", "weight_decay", "nesterov", "momentum_ema",
-// "dampening", "schedule": {"kind", ...}}; of the adaptive ones "beta1", "beta2", "epsilon"; of muon and rotated_adam
-// "matrices", "other_rate"; of muon "scale", "newton_schulz"; of rotated_adam "refresh_every", "sides", "source",
-// "refresh_as_released". What it leaves out stays as c.optimizer and c.rate_schedule have it. Returns
-// whether the learning rate is to be tuned. Throws InputError.
+// "dampening", "schedule": {"kind", ...}}; the adaptive ones also "beta1", "beta2", "epsilon"; muon and rotated_adam
+// "matrices", "other_rate"; muon "scale", "newton_schulz"; rotated_adam "refresh_every", "sides", "source",
+// "refresh_as_released". Other members of c.optimizer and c.rate_schedule stay unchanged. Returns whether the learning
+// rate is to be tuned. Throws InputError.
 bool read_optimizer(JsonReader& optimizer, RunCase& c);
 
 // "tune": {"learning_rate": [rates], "seed" (one or a list), "epochs" | "steps" (of the last round; default: as long as
-// the case), "rounds": [{"epochs" | "steps", "keep"}] (those before the last)} of `c`, which is otherwise read. Throws
-// InputError: no rates, the seed of a measured run, both epochs and steps, a round that is no longer than the one
-// before it or drops no rate.
+// the case), "rounds": [{"epochs" | "steps", "keep"}] (those before the last)} of `c`, whose other settings are read.
+// Throws InputError: no rates, the seed of a measured run, both epochs and steps, a round that is not longer than the
+// previous one or drops no rate.
 TuneSpec read_tune(JsonReader& tune, const RunCase& c);
 
-// As the case's canonical JSON holds them; a tuned rate is "tuned" there, whichever rate the search finds.
+// Their form in the case's canonical JSON; a tuned rate is "tuned" there, for any result of the search.
 Json optimizer_json(const RunCase& c);
 Json tune_json(const TuneSpec& tune);
 

@@ -1,4 +1,4 @@
-// Which runs may be counted in another precision, or with another attention, than the executor computes in.
+// Which runs may have another precision or attention than the executor's.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ struct Workload;
 
 Storage storage_of(const RunCase& c);
 
-// Whether the run is counted only: the executor, which is fp32 with fused attention, has no such run.
+// Whether the run is computed only on the virtual clock: the executor has only fp32 with fused attention.
 bool counted_only(const RunCase& c);
 
-// What it is counted in, to put behind the source of costs: " (mixed, scores kept)". Empty: as the executor has it.
+// Its precision and attention, to append to the source of costs: " (mixed, scores kept)". Empty: as in the executor.
 std::string counted_in(const RunCase& c);
 
-// Throw InputError at `where`: on the wall clock, with costs that were measured or published, or where the workload has
-// nothing that the setting is of.
+// Throw InputError at `where`: on the wall clock, with costs that were measured or published, or if the setting does
+// not apply to the workload.
 void check_precision(const RunCase& c, const Workload& workload, const std::string& where);
 void check_attention(const RunCase& c, const Workload& workload, const std::string& where);
 
-// The scores of a chunk are those on all positions before it, which no plan of chunks counts.
+// The scores of a chunk cover all positions before it, which plans with chunks do not count.
 [[noreturn]] void reject_scores_of_chunks();
 
 }  // namespace sluice

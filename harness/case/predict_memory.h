@@ -1,4 +1,4 @@
-// How much memory a prepared case's stages keep, and whether its devices have it.
+// The memory of a prepared case's stages, and whether it fits the devices.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// From a case to what runs it. `sluice plan` and `sluice run` both come through here.
+// Prepares a case for `sluice plan` and `sluice run`.
 #pragma once
 
 #include "harness/case/case.h"
@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-// Fills in everything that follows from the plan of one replica.
+// Sets everything that follows from the plan of one replica.
 void adopt_pipeline(Prepared& p, const PlannedPipeline& planned);
 
-// What a planner is given, at any time of a run; both arguments must outlive it.
+// The input of a planner, at any time of a run; both arguments must outlive it.
 Problem problem_of(const Prepared& p, const RunCase& c);
 
 // Throws InputError; the plan's memory is not checked here (see over_memory).

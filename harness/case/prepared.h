@@ -1,4 +1,4 @@
-// A case made ready: its costs, its plan, its ranks. What its programs, theory and predictions are made of.
+// A prepared case: its costs, its plan, its ranks, from which its programs, theory and predictions are made.
 #pragma once
 
 #include <cstdint>
@@ -23,49 +23,49 @@ struct Prepared {
   Options options;
   Cluster cluster;
   CostGraph costs;
-  ProfileStore* profiles = nullptr;  // where plans of other micro-batch sizes get theirs; outlives this
-  Storage storage;                   // what the run's tensors are counted in
-  Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are made for it, too
-  StageOrders order;  // of the pipeline's ops, where the planner has decided it
+  ProfileStore* profiles = nullptr;  // source of costs for other micro-batch sizes; outlives this
+  Storage storage;                   // number formats of the run's tensors
+  Plan pipeline;      // of one data-parallel replica, as the planner made it; orders are also made for it
+  StageOrders order;  // of the pipeline's ops, if the planner has decided it
   PipelineReplicas replicas;
   StageSharding sharding = StageSharding::system;
   Plan plan;  // of all replicas
   RankMap ranks;
   StageGraph graph;
-  // The workload's model with copies of weights that stages share (with_copies); null: it has none.
+  // The workload's model with copies of weights that stages share (with_copies); null: there are none.
   std::shared_ptr<const ModelGraph> copied;
   double planning_seconds = 0;
-  std::int64_t micro_batch = 1;  // samples; of the largest, where sizes differ
+  std::int64_t micro_batch = 1;  // samples; of the largest one, if sizes differ
   MicrobatchSizes sizes;
-  std::vector<CostGraph> size_costs;  // of each of sizes.distinct()
+  std::vector<CostGraph> size_costs;  // for each of sizes.distinct()
   int microbatches_per_update = 1;
   RunPolicy::Leftover leftover = RunPolicy::Leftover::drop;
   bool step_barrier = false;
   bool clip_norm = false;     // RunPolicy::clip_norm
-  Interference interference;  // of the run; plans are made without it
+  Interference interference;  // of the run; planners do not see it
   bool inference = false;
   int queue = 0;  // inference: RunPolicy::queue
   bool batched_weight_gradients = false;
   Bytes gradient_bucket;  // RunCase::gradient_buckets
-  // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: layers are whole.
+  // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: no groups.
   std::shared_ptr<const TensorModel> tensor;
-  CostGraph member_costs;  // with `tensor`: of what one device of a group holds, sums over the group included
-  // Of a system that divides words: the model with slices of head and embedding for all ranks; `costs` are of its
-  // TensorModel::all. Null: head and embedding are whole.
+  CostGraph member_costs;  // with `tensor`: of one group member's part, including sums over the group
+  // For a system with vocabulary slices: the model with slices of head and embedding for all ranks; `costs` are those
+  // of its TensorModel::all. Null: head and embedding are whole.
   std::shared_ptr<const TensorModel> words;
 };
 
-// Whose parts the ranks run, whichever way it is divided; null: all layers are whole.
+// The model whose parts the ranks run, for either kind of split; null: all layers are whole.
 inline const std::shared_ptr<const TensorModel>& divided_model(const Prepared& p) {
   return p.words ? p.words : p.tensor;
 }
 
-// What the ranks run: the workload's model, also with copies of weights, or the members' parts of it side by side.
+// The model of all ranks: the workload's, with copies of weights, or with the parts of all group members.
 inline const ModelGraph& running_model(const Prepared& p) {
   return divided_model(p) ? divided_model(p)->all : p.copied ? *p.copied : p.workload->model;
 }
 
-// What planners and orders are made for: of tensor-parallel groups, one device of each.
+// The model for planners and orders: with tensor parallelism, that of one device per group.
 inline const ModelGraph& planned_model(const Prepared& p) {
   return p.words ? p.words->all : p.tensor ? p.tensor->member : p.workload->model;
 }

@@ -1,6 +1,6 @@
-// The rules of the settings whose value is not simply read: which default follows from the system and the workload
-// (fill_...), how the settings that are objects are read (read_...), and which values do not go together (check_...).
-// The table of settings (settings.cpp) names them. Reading and checking throw InputError at the setting's place.
+// The rules of settings with more than a plain value: defaults that follow from the system and the workload (fill_...),
+// settings that are objects (read_...), and values that contradict each other (check_...). The table of settings
+// (settings.cpp) names them. Reading and checking throw InputError at the setting's place.
 #pragma once
 
 #include <string>
@@ -10,37 +10,37 @@
 namespace sluice::setting {
 
 bool on_wall(const CaseReading& r);
-bool has_data(const CaseReading& r);  // the workload has a data set, not random samples only
+bool has_data(const CaseReading& r);  // the workload has a data set, not only random samples
 bool infers(const RunCase& c);
 
-// Sets the case's system, which the rules below ask about.
+// Sets the case's system, which the rules below use.
 void read_system(CaseReading& r, const std::string& key);
 void read_options(CaseReading& r, const std::string& key);
 Json options_json(const RunCase& c);
-// Options on which neither the task nor the replicas depend get their defaults.
+// Options that have an effect neither for the task nor for the replicas get their defaults.
 void canonicalize_options(RunCase& c, const System& system);
 std::string why_option_is_unused(const CaseReading& r, const std::string& name);
 // Whether two ops of the case run as an overlapped pair.
 bool has_pairs(const RunCase& c, const System& system);
 // The cluster's description without ",KEY=...".
 std::string without_key(const std::string& cluster, const std::string& key);
-// Sets the case's workload, which the rules below ask about.
+// Sets the case's workload, which the rules below use.
 void read_workload(CaseReading& r, const std::string& key);
-// Of what a workload file holds: two files of one name are two experiments.
+// The digest of a workload file's content: two files of one name are two experiments.
 void fill_workload_digest(CaseReading& r);
 void check_workload_digest(CaseReading& r);
 void check_task(CaseReading& r);
-// Of what the other files hold that the case reads.
+// The digests of the other files that the case reads.
 void fill_file_digests(CaseReading& r);
 void check_file_digests(CaseReading& r);
 
 void check_costs(CaseReading& r);
-// Runs that are counted only (precision_rules.h).
+// Runs on the virtual clock only (precision_rules.h).
 void check_precision(CaseReading& r);
 void check_attention(CaseReading& r);
-// The transport and the device are there, and fit the clock and each other.
+// The transport and the device exist here, and agree with the clock and each other.
 void check_transport_and_device(CaseReading& r);
-// What only the wall clock chooses. On the virtual clock the name of `none` may be given, too, as to_json() writes it.
+// For settings of the wall clock. The virtual clock also accepts the name of `none`, as to_json() writes it.
 template <ClosedChoice E>
 SettingValue choice_of_wall_clock(E RunCase::*member) {
   SettingValue value = choice(member);
@@ -69,27 +69,27 @@ bool has_cuts(const RunCase& c, const System& system);
 void check_cuts(CaseReading& r);
 // Whether a balanced cut of the case could avoid messages that have a cost.
 bool cuts_may_count_messages(const RunCase& c, const System& system);
-// Whether the system's planner weighs cuts in a way of its own.
+// Whether the system's planner has an objective of its own for cuts.
 bool cuts_by_its_own_objective(const RunCase& c, const System& system);
-// Whether it is a training by a system that updates without a flush and does not accumulate gradients. Not so where
-// micro-batches have sizes of their own, which such a system rejects.
+// Whether it is a training by a system that updates without a flush and does not accumulate gradients. False with
+// microbatch_sizes, which such a system rejects.
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
-// Groups of that many devices divide the ranks, and the layers can be divided among a group.
+// The degree divides the ranks, and the layers can be divided by it.
 void check_tensor(CaseReading& r);
 
 // A list of samples.
 void read_microbatch_sizes(CaseReading& r, const std::string& key);
 Json microbatch_sizes_json(const RunCase& c);  // null: not given
-// The sum of microbatch_sizes, if given. Else the workload's; of a published profile as many of its micro-batches as
-// are asked for. One of them is the batch of an asynchronous system that does not accumulate gradients.
+// The sum of microbatch_sizes, if given. Else the workload's; for a published profile, the requested number of its
+// micro-batches. For an asynchronous system that does not accumulate gradients, one of them is the batch.
 void fill_batch(CaseReading& r);
 void check_batch(CaseReading& r);
-// As many as microbatch_sizes has, if given. One process has no pipe to fill: it takes the batch whole, unless that
-// would not fit (full-size models) or is asked for. Anything else would flatter systems that take whole batches.
+// The number of microbatch_sizes, if given. A single process takes the batch whole, unless that would not fit
+// (full-size models) or microbatches is given: otherwise the ratios of other systems to it would be too high.
 void fill_microbatches(CaseReading& r);
 void check_microbatches(CaseReading& r);
 void check_length(CaseReading& r);
-// Full-size workloads and runs that are counted only never train.
+// Full-size workloads, and runs on the virtual clock only (precision_rules.h), never train.
 void fill_train(CaseReading& r);
 void check_train(CaseReading& r);
 
@@ -101,9 +101,9 @@ void check_throttle(CaseReading& r);
 
 void fill_optimizer(CaseReading& r);
 void read_optimizer_setting(CaseReading& r, const std::string& key);
-// Inference has no optimizer: the workload's. Without a training only what decides the size of its state has an effect,
-// but the rest stays part of the case, since the first records' digests know it; untrained_optimizer_json() is without
-// the rest.
+// Inference has no optimizer and keeps the workload's. Without a training, only the members that determine the size of
+// its state have an effect. The others stay part of the case, because the first records' digests include them;
+// untrained_optimizer_json() leaves them out.
 void canonicalize_optimizer(RunCase& c, const System& system);
 Json untrained_optimizer_json(const RunCase& c);
 void check_clip_norm(CaseReading& r);
@@ -112,7 +112,7 @@ void read_tune_setting(CaseReading& r, const std::string& key);
 void check_leftover(CaseReading& r);
 
 void read_failure(CaseReading& r, const std::string& key);
-// Whether the case trains on the rank that is to fail. A failure after the last update is rejected where it trains.
+// Whether the case trains on the failing rank. A failure after the last update is rejected if the case trains.
 bool failure_happens(const RunCase& c);
 Json failure_json(const RunCase& c);  // null: no failure is injected
 

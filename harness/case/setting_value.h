@@ -1,4 +1,4 @@
-// How a setting is read from JSON into its member of RunCase and written back, for every type that a member may have.
+// How a setting is read from JSON into its member of RunCase and written back, for every type of member.
 #pragma once
 
 #include <concepts>
@@ -26,8 +26,8 @@ E read_choice(JsonReader& reader, const std::string& key, E otherwise) {
   return *choice;
 }
 
-// What is known while one object of a sweep's grid becomes a case. The settings are read in the order of their table,
-// so that each may use those above it.
+// The state while one object of a sweep's grid becomes a case. The settings are read in the order of their table, so
+// that each may use those above it.
 struct CaseReading {
   JsonReader& entry;
   RunCase c = {};
@@ -39,13 +39,13 @@ struct CaseReading {
 
 struct SettingValue {
   enum class Type { text, choice, number, boolean, list, object } type = Type::object;
-  std::vector<std::string> choices = {};  // of a closed choice: the names that may be given
-  // From the key, where it is given, into the case, which otherwise keeps what it has. Throws InputError.
+  std::vector<std::string> choices = {};  // for a closed choice: the accepted names
+  // Reads the key into the case; without the key, the case keeps its value. Throws InputError.
   std::function<void(CaseReading&, const std::string& key)> read = {};
   std::function<Json(const RunCase&)> write = {};  // null: the case has none
 };
 
-// The members of each type that are read and written as they are.
+// Members of each type that are read and written without conversion.
 namespace setting {
 
 template <class T>
@@ -68,7 +68,7 @@ SettingValue choice(E RunCase::*member) {
           .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); }};
 }
 
-// Whole numbers from `least` on.
+// Integers from `least` on.
 template <std::integral Int>
 SettingValue integer(Int RunCase::*member, int least,
                      std::int64_t most = std::same_as<Int, int> ? kMaxCount : kMaxWhole) {

@@ -1,4 +1,4 @@
-// Sweeps: files that hold many cases as the combinations of lists of settings.
+// Sweeps: files that describe many cases as combinations of lists of settings.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// One object of a sweep's grid: every key may hold a list, so may those inside "options" and "optimizer", and the
-// result is every combination. "system" takes patterns, too (systems_of_pattern). Throws InputError as
-// resolve (settings.h).
+// One object of a sweep's grid. Every key may hold a list, and so may the keys inside "options" and "optimizer"; the
+// result is every combination. "system" also takes patterns (systems_of_pattern). Throws InputError as resolve
+// (settings.h).
 std::vector<RunCase> expand_case(const Entry& entry);
 
 // A sweep file: {"name", "title", "defaults": {...}, "grid": [{...}, ...]}. Cases that are the same
@@ -19,14 +19,14 @@ std::vector<RunCase> expand_case(const Entry& entry);
 struct Sweep {
   std::string name, title;
   std::vector<RunCase> cases;
-  std::size_t combinations = 1;  // of which the cases are left
-  // Values of an entry that decide nothing in any of its combinations: "s.json: /grid/0/queue: only inference ...".
+  std::size_t combinations = 1;  // before equal ones were removed
+  // Values of an entry that have no effect in any of its combinations: "s.json: /grid/0/queue: only inference ...".
   std::vector<std::string> without_effect = {};
 };
 // Throws InputError, also for more than 100,000 combinations.
 Sweep load_sweep(const std::string& path);
 
-// One name for the learning-rate search of a tuned case, whichever seed the case has.
+// Identifies the learning-rate search of a tuned case; the same for every seed of the case.
 std::string search_digest(const RunCase& tuned);
 
 }  // namespace sluice

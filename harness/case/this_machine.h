@@ -1,4 +1,4 @@
-// The machine we are on, as a cluster for planners and for the virtual clock.
+// This machine, as a cluster for planners and for the virtual clock.
 #pragma once
 
 #include "harness/case/case.h"
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// One device a rank, messages by handle; with what the case slows down for good. Ranks that share a GPU share its
-// kernels' time equally (Cluster::OneMachine).
+// One device per rank; messages are handed over without a copy; with the constant slowdowns of the case. Ranks that
+// share a GPU share its kernels' time equally (Cluster::OneMachine).
 Cluster this_machine(const RunCase& c);
 
 }  // namespace sluice

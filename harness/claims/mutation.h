@@ -1,5 +1,5 @@
-// Whether a claim's verdict depends on what its scenario is given: the scenario is run again with changed inputs, and a
-// figure that stays reproduced whatever is changed is no evidence. By kind of scenario:
+// Whether a claim's verdict depends on its scenario's inputs: the scenario is run again with changed inputs, and a
+// figure that stays reproduced under every change is no evidence. By kind of scenario:
 //   schedule     times and bytes x 1.3 and / 1.3; one rank more, half of them; one micro-batch more; one layer more;
 //                the order of GPipe, 1F1B, PipeDream and Chimera
 //   case         devices at 1 / 1.3 and 1.3 of their speed; one rank more, half of them; these four systems
@@ -24,19 +24,19 @@ namespace sluice {
 
 struct Mutation {
   std::string what;
-  Json scenario;  // may be one that cannot be read or run: then the change does not apply
+  Json scenario;  // may be invalid or impossible to run: then the change does not apply
 };
 
 std::vector<Mutation> mutations(const Json& scenario);
 
 struct UnmovedClaim {
   std::string group, name;
-  std::vector<std::string> tried;  // the changes that could be run: none turns the verdict
+  std::vector<std::string> tried;  // the changes that could be run: none changes the verdict
 };
 
 struct MutationReport {
-  int reproduced = 0;                 // figures that were recorded as reproduced: only these are mutated
-  std::vector<UnmovedClaim> unmoved;  // of them, those that stay reproduced under every change
+  int reproduced = 0;                 // figures recorded as reproduced: only these are mutated
+  std::vector<UnmovedClaim> unmoved;  // those that stay reproduced under every change
 };
 
 // `stored`: the recorded outcomes of the claims, in the same order.

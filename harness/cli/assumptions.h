@@ -1,4 +1,4 @@
-// What simulated figures assume where another assumption could change which system is first.
+// Assumptions of simulated figures that can change which system is first.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ struct Assumption {
   std::string text;
 };
 
-// Of a plan, and of all plans that its request makes comparable with it, except for overlap, which depends on replicas.
+// Of a plan, and of all plans of its request that are compared with it, except for overlap, which depends on replicas.
 std::vector<Assumption> assumptions_of(const EvaluatedPlan& plan);
 
-// Where the costs of its layers come from.
+// The source of the costs of its layers.
 std::string costs_text(const EvaluatedPlan& plan);
 
 // gradient_buckets: RunCase::gradient_buckets of plans with replicas.

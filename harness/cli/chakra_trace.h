@@ -3,9 +3,9 @@
 // (github.com/mlcommons/chakra, schema/protobuf/et_def.proto), the attributes and their types those that its feeder and
 // ASTRA-sim's (astra-sim/workload/Workload.cc) read.
 //
-// A simulator that replays the durations and moves the bytes does what the virtual clock does: a rank runs its ops one
-// after the other, a send leaves it free, a receive waits, gathers and reduce-scatters of sharded weights overlap
-// the ops. All of that is said by data_deps, which feeders resolve unless told otherwise; ctrl_deps are empty.
+// A simulator that replays the durations and moves the bytes behaves like the virtual clock: a rank runs its ops one
+// after the other, a send does not occupy it, a receive waits, gathers and reduce-scatters of sharded weights overlap
+// the ops. data_deps express all of this, which feeders resolve by default; ctrl_deps are empty.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct ChakraNode {
   std::string name;      // the instruction: "0F1", "send_activation 0->1 1", "step 0"
   ChakraType type = ChakraType::compute;
   std::vector<std::uint64_t> data_deps;
-  std::uint64_t micros = 0;  // compute: microseconds. What rounding leaves is carried to the rank's next op
-  // Send and receive: bytes of the message, at least 1; collective: what a member brings (of a gather its shard, of
-  // reductions the whole vector).
+  std::uint64_t micros = 0;  // compute: microseconds. Rounding errors are carried to the rank's next op
+  // Send and receive: bytes of the message, at least 1; collective: a member's contribution (for a gather its shard,
+  // for reductions the whole vector).
   std::int64_t bytes = 0;
   Rank source, destination;  // send and receive
   std::int32_t tag = 0;      // send and receive: the message's number between its two ranks
@@ -41,8 +41,8 @@ std::vector<std::vector<ChakraNode>> chakra_nodes(const Program& program, const 
 // A file: GlobalMetadata and the nodes, each after its length.
 std::string chakra_file(const std::vector<ChakraNode>& nodes);
 
-// The ranks of every group that meets in a collective, as ASTRA-sim's file of communicator groups: {"1": [0, 1]};
-// "" where the program has no collectives. Group 0 is ASTRA-sim's name for all ranks and is not used.
+// The ranks of every collective's group, as ASTRA-sim's file of communicator groups: {"1": [0, 1]}; "" if the program
+// has no collectives. Group 0 is ASTRA-sim's name for all ranks and is not used.
 std::string chakra_groups(const Program& program);
 
 }  // namespace sluice

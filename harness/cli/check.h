@@ -1,4 +1,4 @@
-// The contract of a system, held in a process of its own.
+// The contract check of a system, in a separate process.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace sluice {
 
 struct CheckOutcome {
   bool holds = false;
-  std::string text;  // every fault with its drawing, rejections with what they say, notes, a line of counts
+  std::string text;  // every fault with its drawing, rejections with their messages, notes, a line of counts
 };
 
-// seconds: for one problem, after which its loop is taken to be endless. Throws RunError where no process can be made.
+// seconds: per problem; after it, a loop counts as endless. Throws RunError if no process can be made.
 CheckOutcome check_system(const System& system, double seconds);
 
 }  // namespace sluice

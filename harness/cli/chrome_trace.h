@@ -1,6 +1,6 @@
-// What ranks do over time as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show: a named row a rank; ops
-// with their category, stage, micro-batch, weight version; messages with their bytes, and arrows from the op that makes
-// one to the op that reads it; a graph of each rank's memory.
+// A trace for Perfetto (ui.perfetto.dev) and chrome://tracing: one named row per rank; ops with their category, stage,
+// micro-batch, weight version; messages with their bytes, and arrows from the op that makes one to the op that reads
+// it; a graph of each rank's memory.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace sluice {
 
 class MessageBytes;
 
-// "forward", "input gradient", ...: as charts call it (plots/timeline_ops.h).
+// "forward", "input gradient", ...: the names of charts (plots/timeline_ops.h).
 const char* op_category(Opcode opcode);
 
 struct TraceOfProgram {
@@ -25,16 +25,16 @@ struct TraceOfProgram {
   const Program& program;
   const Trace& trace;                        // of the program, once
   std::vector<std::string> ranks = {};       // their names; empty: "rank 0", "rank 1", ...
-  const MessageBytes* bytes = nullptr;       // null: messages say none
+  const MessageBytes* bytes = nullptr;       // null: messages have no bytes
   std::vector<RankMemory> memory = {};       // with timelines, a graph of bytes by kind; empty: of micro-batches held
-  std::vector<RankCollectives> marked = {};  // collectives that take no time: marks at the ops that they belong to
+  std::vector<RankCollectives> marked = {};  // collectives that take no time: marks at their ops
 };
 std::string chrome_trace(const TraceOfProgram& of);
 
-// Of a record's timeline: an update, or the first batches of an asynchronous system, as measured or simulated.
+// For a record's timeline: an update, or the first batches of an asynchronous system, as measured or simulated.
 std::string chrome_trace(const Record& record);
 
-// Where --trace writes. Throws InputError if the file holds anything but an earlier trace.
+// The file of --trace. Throws InputError if it holds anything but an earlier trace.
 OutputFile chrome_trace_file(const std::string& file);
 
 }  // namespace sluice

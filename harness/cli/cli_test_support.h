@@ -1,4 +1,4 @@
-// Starts the program itself and keeps what it leaves: exit code, stdout, stderr, files.
+// Starts the program and keeps its results: exit code, stdout, stderr, files.
 #pragma once
 
 #include <fcntl.h>
@@ -67,7 +67,7 @@ class Cli : public ::testing::Test {
     if (::chdir(folder_.c_str()) != 0) ::_exit(126);
     for (const int number : {SIGINT, SIGTERM, SIGHUP})
       ::signal(number, SIG_DFL);  // nohup and & let children ignore some
-    ::unsetenv("COLUMNS");        // the width of somebody's terminal
+    ::unsetenv("COLUMNS");        // the width of the user's terminal
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
     const auto redirect = [](const std::string& file, int to) {
       ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), to);
@@ -91,7 +91,7 @@ class Cli : public ::testing::Test {
     return wait(start(arguments, variables));
   }
 
-  // Exactly one line on stderr begins with "error: ", and it is the last; it holds every text.
+  // The last line on stderr is the only one that begins with "error: "; it holds every text.
   static void expect_error(const Finished& f, int code, const std::vector<std::string>& texts) {
     EXPECT_EQ(f.code, code) << f.err;
     const auto all = lines(f.err);
@@ -131,7 +131,7 @@ class Cli : public ::testing::Test {
     return result;
   }
 
-  // `cases` cases that differ in their seed, on the wall clock, with costs that need no measuring.
+  // `cases` cases with different seeds, on the wall clock, with costs that need no measuring.
   std::string sweep(int cases, int steps, const Json& more = Json::object()) const {
     Json entry = {{"system", "gpipe"}, {"workload", "tiny"},  {"ranks", 2},
                   {"steps", steps},    {"costs", "analytic"}, {"seed", Json::array()}};
@@ -140,8 +140,8 @@ class Cli : public ::testing::Test {
     return put("sweep.json", Json{{"grid", {entry}}}.dump());
   }
 
-  // A case whose planning takes no machine less than seconds: a search over the micro-batches of every stage,
-  // once for every limit on the replicas.
+  // A case whose planning takes at least seconds on any machine: a search over the micro-batches of every stage, once
+  // for every limit on the replicas.
   static Json long_planning() {
     return {{"system", "graphpipe"},
             {"options", {{"micro_batch", "per_stage"}, {"rank", "simulated"}, {"search_seconds", 1000}}},
@@ -155,7 +155,7 @@ class Cli : public ::testing::Test {
             {"train", false}};
   }
 
-  // Two seeds of PipeDream on the test's data: 20 updates an epoch, on the virtual clock.
+  // Two seeds of PipeDream on the test's data: 20 updates per epoch, on the virtual clock.
   std::string training(const Json& more) const {
     Json entry = {{"system", "pipedream"}, {"workload", "fmnist_mlp"}, {"ranks", 4},
                   {"batch", 32},           {"clock", "virtual"},       {"epochs", 2},

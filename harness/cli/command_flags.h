@@ -5,10 +5,10 @@
 
 namespace sluice {
 
-// Puts every command to `app`. When one is parsed, `chosen` becomes the call of it. Both must live until then.
+// Adds every command to `app`. Parsing one sets `chosen` to its call. Both must live until then.
 void add_commands(CLI::App& app, Chosen& chosen);
 
-// A flag of a command that was called otherwise before: what to write now. Empty: never was one.
+// The current name of a flag of a command that had another name before. Empty: there is none.
 std::string new_name_of(const std::string& command, const std::string& flag);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The commands of `sluice`, one file each. command_line.cpp makes their arguments of the command line's. Each returns
+// The commands of `sluice`, one file each. command_line.cpp makes their arguments from the command line. Each returns
 // the exit code and throws InputError or RunError.
 #pragma once
 
@@ -27,7 +27,7 @@ struct PlanArguments {
 int plan_command(const PlanArguments& a);
 
 struct AdviseArguments {
-  CaseFlags flags;                                 // but for what is tried
+  CaseFlags flags;                                 // without the varied settings
   std::string system = "*", microbatches, tensor;  // to try; "": by the workload and the ranks
   std::string memory, csv, trace, html, torchtitan;
   double seconds = 30;
@@ -51,7 +51,7 @@ int schedule_command(const ScheduleArguments& a);
 struct TraceArguments {
   std::vector<std::string> files;
   std::string forward, backward, input_gradient, weight_gradient;  // patterns; all empty: PyTorch's names
-  std::string system;                                              // of the other orders; "": a choice of them
+  std::string system;                                              // of the other orders; "": a selection
   std::string out;                                                 // costs; "": none
   std::vector<std::string> set;
   bool json = false;
@@ -69,17 +69,17 @@ int verify_command(const VerifyArguments& a);
 struct ProfileArguments {
   CaseFlags flags;
   std::string out;
-  std::optional<int> neighbours;  // busy ranks; none: on all the other cores
-  bool co_run = false;            // slowdowns under loads in place of costs
+  std::optional<int> neighbours;  // busy ranks; none: one on every other core
+  bool co_run = false;            // measures slowdowns under loads instead of costs
   double seconds = 1;             // of each load
-  std::string published;          // file of slowdowns that the forest also learns from; "": none
+  std::string published;          // file of further slowdowns for the forest; "": none
 };
 int profile_command(const ProfileArguments& a);
 
 struct ValidateArguments {
-  std::vector<std::string> records;  // given: nothing is run, these are compared
+  std::vector<std::string> records;  // given: compares these and runs nothing
   std::string out, filter, chart, device = "cpu", progress = "auto";
-  int rounds = 4, ranks = 0;  // ranks 0: as many as there are cores or GPUs
+  int rounds = 4, ranks = 0;  // ranks 0: the number of cores or GPUs
   double seconds = 0.25;
   bool quick = false, threads_only = false, list = false, json = false, check = false;
 };
@@ -89,7 +89,7 @@ struct RunArguments {
   std::string sweep;  // a file, or the name of one in harness/sweeps
   CaseFlags flags;    // of a single case
   std::string out, shard, progress = "auto", inject_failure, checkpoints, trace, html, timelines;
-  int jobs = 0;  // 0: one for every core
+  int jobs = 0;  // 0: one per core
   bool resume = false, again = false, dry_run = false, json = false;
 };
 int run_command(const RunArguments& a);
@@ -107,7 +107,7 @@ struct ReportArguments {
   std::vector<std::string> files, filter;
   std::string out, title;
   std::string formats = "svg";  // of the charts' files
-  bool claims = false;          // with the figures of papers, from results/claims
+  bool claims = false;          // with published figures, from results/claims
   bool markdown = false;        // files: descriptions of studies, and records to replace the reference records of one
 };
 int report_command(const ReportArguments& a);
@@ -141,22 +141,22 @@ struct ExportArguments {
   std::vector<std::string> files, filter;
   std::string format = "csv";
   bool curves = false, ranks = false;
-  // Of the format chakra, which is of a plan instead of records: the plan, and how the names of its files begin.
+  // For the format chakra, which exports a plan instead of records: the plan, and the prefix of its files.
   CaseFlags plan;
   std::string out;
 };
 int export_command(const ExportArguments& a);
 
 struct NewArguments {
-  std::string what, name, kind;  // kind: of a baseline or workload; "": the first that there is
-  std::string like;              // the listed workload that a workload's file is a copy of; "": none
+  std::string what, name, kind;  // kind: of a baseline or workload; "": the first kind
+  std::string like;              // a listed workload, copied into a workload's file; "": none
   std::string folder;            // "": folder_of_new()
 };
 int new_command(const NewArguments& a);
 
 struct CheckArguments {
   std::string systems;
-  double seconds = 10;  // for one problem
+  double seconds = 10;  // per problem
 };
 int check_command(const CheckArguments& a);
 

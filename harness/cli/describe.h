@@ -1,4 +1,4 @@
-// What `sluice list NAME` and `sluice list FILE` tell of one workload or one file.
+// The output of `sluice list NAME` and `sluice list FILE` for one workload or one file.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace sluice {
 class Json;
 struct Workload;
 
-// {"name": ..., "parameters": ..., ...}: as the list of workloads has it.
+// {"name": ..., "parameters": ..., ...}: its entry in the list of workloads.
 Json summary_of(const Workload& workload);
 // The same with inputs, kinds of layers, FLOP and bytes.
 Json describe_workload(const Workload& workload);
 
-// Of a model, workload, costs, sweep or cluster file. Throws InputError as its reader does.
+// For a model, workload, costs, sweep or cluster file. Throws InputError as its reader does.
 Json describe_file(const std::string& path);
 
 }  // namespace sluice

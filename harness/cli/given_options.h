@@ -1,4 +1,4 @@
-// The systems and their options as the command line gives them.
+// The systems and their options on the command line.
 #pragma once
 
 #include <map>
@@ -12,16 +12,15 @@ namespace sluice {
 // The systems of "a,b,c" or of patterns (systems_of_pattern), each once, by their names or as "file:order.csv". Throws
 // InputError.
 std::vector<std::string> names_of_systems(const std::string& text);
-// Throws InputError for "file:...", too.
+// Throws InputError also for "file:...".
 std::vector<const System*> systems_named(const std::string& text);
 
-// The part of `given` that `system` declares, for systems that are given together.
+// The part of `given` that `system` declares; other systems may declare the rest.
 std::map<std::string, std::string> options_of(const System& system, const std::map<std::string, std::string>& given);
 // Throws InputError for an option that none of `systems` has.
 void reject_undeclared(const std::vector<const System*>& systems, const std::map<std::string, std::string>& given);
 
-// The "key=value" texts of --set as a map. Throws InputError for a text without '=', and for a key
-// that is given twice.
+// The "key=value" texts of --set as a map. Throws InputError for a text without '=', and for a repeated key.
 std::map<std::string, std::string> given_options(const std::vector<std::string>& set);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// How help and lists are set: names and descriptions in two columns, wrapped to a width.
+// The format of help and lists: names and descriptions in two columns, wrapped to a width.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-inline constexpr std::size_t kHelpWidth = 100;  // of help, whatever the terminal
+inline constexpr std::size_t kHelpWidth = 100;  // of help, for any terminal
 
-// Columns of the terminal that stdout is, at least 40; $COLUMNS where it is none and this is set, else 100.
+// Columns of stdout's terminal, at least 40; without a terminal $COLUMNS, or else 100.
 std::size_t terminal_width();
 
-// The words of `text`, every line after the first begun with `indent` blanks; the first begins in that column. No line
-// is longer than `width`, but for a word that is.
+// The words of `text`; every line except the first begins with `indent` blanks, and the first begins in that column.
+// Only a word that is longer than `width` makes a longer line.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
 // CLI11's help with an option's flag and its description in two columns.

@@ -1,4 +1,4 @@
-// What `sluice new` writes: valid files to start from. {0} stands for the name.
+// Templates of `sluice new`: valid files to start from. {0} stands for the name.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// An offline page of what ranks do over time, with sliders that stretch ops and messages (plots/page/timeline.html).
+// An offline page of the ranks' ops over time, with sliders that stretch ops and messages (plots/page/timeline.html).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Values as bytes, for messages between the processes of one job. Every machine runs the same program, so the layout is
-// the same; nothing of this is stored.
+// Values as bytes, for messages between the processes of one job. All machines run the same program, so the layout is
+// the same; these bytes are never stored.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Throws std::runtime_error where the bytes end too early.
+// Throws std::runtime_error if the bytes end too early.
 class ByteReader {
  public:
   explicit ByteReader(const std::string& bytes) : bytes_(bytes) {}  // which must outlive it

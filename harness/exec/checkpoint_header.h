@@ -1,5 +1,5 @@
-// The first line of a checkpoint file: what it is a checkpoint of, and the sizes of the tensors whose bytes follow.
-// Read and checked before any memory is asked for.
+// The first line of a checkpoint file: its case, and the sizes of the tensors whose bytes follow. It is read and
+// checked before memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct CheckpointHeader {
 
 std::string to_line(const CheckpointHeader& header);
 
-// bytes_after: of the file after the line; element: bytes of a number. Throws InputError at `path`: no checkpoint,
-// sizes that are absurd or are not those of the file.
+// bytes_after: of the file after the line; element: bytes of a number. Throws InputError at `path`: not a checkpoint,
+// or sizes that are absurd or differ from the file's.
 CheckpointHeader parse_checkpoint_header(const std::string& line, const std::string& path, std::uint64_t bytes_after,
                                          std::int64_t element);
 

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Cores that co-runs can use here: 2, 1, or 0 where threads cannot be put on cores.
+// Cores for co-runs on this machine: 2, 1, or 0 if threads cannot be bound to cores.
 int co_run_cores();
 
 struct CoRunSpec {
@@ -18,8 +18,8 @@ struct CoRunSpec {
   OptimizerSpec optimizer;
   std::optional<DataFeed> feed;  // none: a synthetic batch
   std::vector<CoRunLoad> loads;
-  int rounds = 3;        // over all loads, in turn with the model alone
-  double seconds = 0.3;  // about, of a load in a round
+  int rounds = 3;        // over all loads, alternating with the model alone
+  double seconds = 0.3;  // approximately, per load and round
 };
 
 // The whole model on one rank in its thread of training. Throws InputError: fewer cores than a load needs.

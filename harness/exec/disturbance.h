@@ -1,7 +1,6 @@
-// Disturbance: what makes the ranks and links of this machine slower than they are, so that unequal devices and
-// changing ones run for real. Ranks are slowed by pauses inside their ops (a duty cycle: the op ends later, so that the
-// order of events is that of a slower device) or by load that competes for their cores; messages go through
-// token buckets.
+// Disturbance: slows ranks and links of this machine, so that unequal and changing devices run for real. Ranks are
+// slowed by pauses inside their ops (a duty cycle: the op ends later, so the order of events is that of a slower
+// device) or by load that competes for their cores; messages pass through token buckets.
 #pragma once
 
 #include <memory>
@@ -21,18 +20,18 @@ struct Disturbance {
   bool by_load = false;           // the episodes of devices: co-running load instead of pauses
   std::vector<double> slowdowns;  // per device, always; empty: none
   Throttle throttle;
-  std::vector<DeviceId> devices;  // of every rank
+  std::vector<DeviceId> devices;  // per rank
   double start = 0;               // seconds of training before the run
 
   bool throttles() const { return !throttle.empty(); }
-  // The speed of the rank's ops as pauses make it; on the run's clock.
+  // The speed of the rank's ops under pauses; on the run's clock.
   PiecewiseSpeed pace_of(Rank rank) const;
-  // The rate of messages between two ranks, as a part of the throttle's; on the run's clock.
+  // The rate of messages between two ranks, as a share of the throttle's; on the run's clock.
   PiecewiseSpeed link_speed(Rank from, Rank to) const;
 };
 
-// Holds up a rank at the end of each of its ops, as long as a slower device would have worked on: of the processor time
-// that the op took, so that waiting for a crowded core counts once.
+// Delays a rank at the end of each of its ops by the additional time of a slower device, in proportion to the processor
+// time of the op, so that waiting for a crowded core counts once.
 class Pacer {
  public:
   explicit Pacer(PiecewiseSpeed speed) : speed_(std::move(speed)) {}
@@ -45,15 +44,15 @@ class Pacer {
   double begin_ = 0, worked_ = 0;
 };
 
-// The part of a core that thread `number` (from 0) of a co-running load takes so that a rank runs `slowdown` times
-// slower with it: as many threads as the rank needs competitors, equal parts, 0 for those that are not needed.
+// The share of a core for thread `number` (from 0) of a co-running load that slows a rank by `slowdown`: equal shares
+// for the number of competitors that this needs, 0 for further threads.
 double load_share(double slowdown, int number);
 
 // Threads that run on the core of a rank while its device is in an episode: arithmetic (compute), streaming through
 // memory (memory), mapping and touching pages (allocation). Each takes its load_share of the core.
 class CoRunningLoad {
  public:
-  // ranks: those of this process. pinning: puts the threads on the ranks' cores; null: anywhere. From now on, which is
+  // ranks: those of this process. pinning: binds the threads to the ranks' cores; null: no binding. Runs from now on,
   // the run's start, until the destructor.
   CoRunningLoad(const Disturbance& disturbance, const std::vector<Rank>& ranks, const Pinning* pinning);
   ~CoRunningLoad();

@@ -1,5 +1,5 @@
-// Reduces the gradients of a rank's replicated stages in buckets while the rank computes on: the ops that make a
-// stage's last gradients hand out each bucket as soon as it is complete. On a CPU a thread of its own all-reduces one
+// Reduces the gradients of a rank's replicated stages in buckets while the rank continues to compute: the ops that make
+// a stage's last gradients pass on each bucket as soon as it is complete. On a CPU a separate thread all-reduces one
 // after the other; on GPUs the transport queues them (Transport::begin_all_reduce).
 #pragma once
 
@@ -44,12 +44,12 @@ class GradientReducer {
   const Program& program_;
   const Rank rank_;
   Transport& transport_;
-  std::map<std::size_t, std::int32_t> early_;  // the last op before a reduction, to its group; empty: none is early
+  std::map<std::size_t, std::int32_t> early_;  // last op before a reduction, to its group; empty: none is early
   std::set<std::int32_t> posted_;              // groups, until their reduction
   bool queued_ = false;                        // on the device, not to the thread
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the first is under way
+  std::deque<Job> jobs_;  // the first one is running
   bool closing_ = false;
   std::exception_ptr failure_;
   std::thread thread_;  // from the first bucket on

@@ -1,6 +1,6 @@
-// ProcessGroup: the processes that run one program, process r its rank r, and what they exchange besides the messages
-// of the program (transport.h): errors to agree on, results, and tensors for evaluations and checkpoints. A run on
-// threads has none. harness/exec/mpi/mpi.h makes one; harness/exec/torch and harness/run use it without knowing MPI.
+// ProcessGroup: the processes that run one program, process r its rank r, and their exchange outside its messages
+// (transport.h): errors to agree on, results, and tensors for evaluations and checkpoints. A run on threads has none.
+// harness/exec/mpi/mpi.h makes one; harness/exec/torch and harness/run use it without MPI.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace sluice {
 
 // How a message, whose payload only the workers know, is sent to another process: a header of a few bytes that
-// describes it, and its contents as blocks of memory, which are sent from where they lie. Headers repeat (shapes do not
+// describes it, and its contents as blocks of memory, which are sent without a copy. Headers repeat (shapes do not
 // change), so each is sent once.
 class MessageCodec {
  public:
@@ -26,15 +26,15 @@ class MessageCodec {
     std::vector<std::byte> header;
     std::vector<std::span<std::byte>> parts;  // live as long as the message's payload
   };
-  // May replace the payload by one that can be sent (contiguous memory).
+  // May replace the payload by contiguous memory, which can be sent.
   virtual Encoded encode(Message& message) = 0;
-  // A message of that description with memory for its contents; `parts` says where they go, of the same sizes as the
-  // sender's. Called on the thread of the receiving rank or on a helper thread.
+  // A message of that description with memory for its contents; `parts` are its blocks, with the sender's sizes. Called
+  // on the thread of the receiving rank or on a helper thread.
   virtual Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>& parts) = 0;
 };
 
-// All members call the collective functions in the same order, from the thread that made the process group, and not
-// while a program runs. A member that has died ends the whole job instead of an exception (see mpi/failure_detector.h).
+// All members call the collective functions in the same order, from the thread that made the process group, and never
+// while a program runs. If a member has died, the whole job ends without an exception (see mpi/failure_detector.h).
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -51,9 +51,9 @@ class ProcessGroup {
 
   // The group of the first n members; null in the others. Collective over all.
   virtual std::unique_ptr<ProcessGroup> first(int n) = 0;
-  // For one run of a program with a rank for every member. Making and destroying it is collective; it is destroyed,
-  // whatever happened in the run, before the next one is made, and then receives the messages that an abandoned run
-  // left unreceived. `program` and `codec` outlive it.
+  // For one run of a program with a rank for every member. Making and destroying it is collective. It is destroyed,
+  // after any end of the run, before the next one is made, and then receives the messages that an abandoned run left
+  // unreceived. `program` and `codec` outlive it.
   virtual std::unique_ptr<Transport> transport(const Program& program, MessageCodec& codec) = 0;
 };
 
@@ -65,7 +65,7 @@ class AgreedError : public InputError {
 };
 
 // Does work that may fail in some members only; then all members throw the error of the first that failed, as an
-// AgreedError, or where one was stopped Stopped. Collective. Without a process group (null) it only does the work.
+// AgreedError, or Stopped if one was stopped. Collective. Without a process group (null) it only does the work.
 void agree_on_error(ProcessGroup* processes, const std::function<void()>& work);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// From the samples of probes to the costs of layers.
+// Costs of layers from the samples of probes.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@ namespace sluice {
 
 // The mean; 0 for none.
 double mean_of(const std::vector<double>& seconds);
-// The upper one of the two in the middle where their number is even; 0 for none.
+// For an even number of values, the upper of the two in the middle; 0 for none.
 double median_of(std::vector<double> values);
 
 // Half the distance between the quartiles, as a part of the median; 0 for fewer than four.
 double spread_of(std::vector<double> seconds);
 
-// What the samples of some ranks say of one pass of a layer.
+// The samples of some ranks for one pass of a layer.
 struct PassSamples {
   std::vector<double> seconds;  // of one micro-batch
   std::int64_t peak = 0, left = 0;
@@ -30,7 +30,7 @@ struct LayerSamples {
 // Samples of whole-chain runs: one stage on every rank.
 struct ChainSamples {
   std::vector<LayerSamples> layers;
-  // What an op takes in addition to its layers and its data; the data of an op, by the layer that reads it.
+  // The time of an op beyond its layers and its data; the data of an op, by the layer that reads it.
   std::vector<double> forward_rest, backward_rest, weight_gradient_rest;
   std::vector<std::vector<double>> load;  // per layer
   std::vector<std::int64_t> loaded;       // bytes, per layer
@@ -39,15 +39,15 @@ struct ChainSamples {
   std::vector<double> send, receive;  // of the worker, without what it copies
 };
 
-// What a sample costs the rank, in seconds: within the sample itself, and in all. Runs without a probe do not have it.
+// Cost of a sample for the rank, in seconds: inside the sample, and in total. Runs without a probe do not have it.
 struct ProbeCost {
   double within = 0, whole = 0;
 };
 
-// Adds the samples of the rank's typical updates: those whose time, waiting left out, lies between the quartiles. An
-// update is as long as its ops are on the average, not as their medians, and an update that another process disturbed
-// says nothing. An update ends with its optimizer step; the first `skipped_steps` ones are warm-up; samples that no
-// step follows count only where there is no step at all. layer_of_input[k]: the layer that first reads model input k.
+// Adds the samples of the rank's typical updates: those whose time, without waits, is between the quartiles, because an
+// update takes the mean of its ops, not their median, and disturbed updates must not count. An update ends with its
+// optimizer step; the first `skipped_steps` ones are warm-up; samples after the last step count only if there is no
+// step. layer_of_input[k]: the layer that first reads model input k.
 void add_samples(ChainSamples& sum, std::span<const ProbeSample> rank, std::span<const int> layer_of_input,
                  std::size_t skipped_steps, const ProbeCost& cost = {});
 

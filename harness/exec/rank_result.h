@@ -1,4 +1,4 @@
-// What each rank has to report of a run, and how the members of a process group exchange it.
+// The result of each rank's run, and its exchange between the members of a process group.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace sluice {
 
 struct RankResult {
-  // Seconds from the start to the rank's last step of each update; of inference, to its last forward of each batch that
-  // leaves the pipeline there.
+  // Seconds from the start to the rank's last step of each update; for inference, to its last forward of each batch
+  // that leaves the pipeline there.
   std::vector<double> update_end;
   MicroBatchTimes micro_batches;  // of inference
   std::vector<TraceEvent> trace;
@@ -27,8 +27,8 @@ struct RunOutcome {
   std::optional<std::int64_t> diverged;
 };
 
-// Fills in the results of the other members' ranks. Returns the earliest failure of any member and the earliest update
-// that diverged. Collective.
+// Sets the results of the other members' ranks. Returns the earliest failure of any member and the earliest update that
+// diverged. Collective.
 RunOutcome collect(ProcessGroup& processes, std::vector<RankResult>& results, const RunOutcome& own);
 
 }  // namespace sluice

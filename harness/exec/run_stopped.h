@@ -1,4 +1,4 @@
-// How a run ends before its time: RunStopped is a failure, Diverged a result.
+// Early ends of a run: RunStopped is a failure, Diverged a result.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Thrown by execute(): a rank failed, the time-out passed, or somebody cancelled the run.
+// Thrown by execute(): a rank failed, the time-out passed, or the run was cancelled.
 class RunStopped : public std::runtime_error {
  public:
   enum class Kind { failed, timed_out, cancelled };
@@ -19,8 +19,8 @@ class RunStopped : public std::runtime_error {
   std::optional<Rank> rank;  // the one that failed first
 };
 
-// Thrown by a worker whose training loss is no longer a finite number: the run ends there, and that it did is its
-// result, not a failure of the rank.
+// Thrown by a worker whose training loss is no longer a finite number: it ends the run, and is a result, not a failure
+// of the rank.
 struct Diverged {
   std::int64_t update = 0;  // of this run, from 0: the first whose loss is not finite
 };

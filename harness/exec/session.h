@@ -35,7 +35,7 @@ struct Decoding {
   std::function<double(std::span<const std::vector<std::int32_t>> generated)> score;
 };
 
-// Where samples come from. Indices are positions in the data set.
+// The source of samples. Indices are positions in the data set.
 struct DataFeed {
   std::int64_t train_samples = 0, test_samples = 0;
   std::function<void(bool train, std::span<const std::int64_t> indices, double* features)> features_double;
@@ -58,32 +58,32 @@ struct SessionSpec {
   std::string transport = "threads";  // or "nccl": device "cuda", one GPU per rank
   bool double_precision = false;
   bool batched_weight_gradients = false;  // W of all micro-batches of an update as one GEMM, at the update
-  // Bytes from which a bucket of the gradients of replicas is full (pipeline/gradient_buckets.h); 0: they are reduced
-  // after the backward, as they are with batched weight gradients, and by GPUs that are threads.
+  // Bytes at which a bucket of the gradients of replicas is full (pipeline/gradient_buckets.h). 0: they are reduced
+  // after the backward, as with batched weight gradients, and on GPUs that are threads.
   Bytes gradient_bucket;
   double loss_scale = 1;             // multiplies the loss and its gradient, in addition to 1 / micro-batches
   std::optional<DataFeed> feed;      // none: one fixed random batch (torch/session/synthetic_batch.h)
   std::int64_t synthetic_batch = 0;  // samples of that batch
   std::optional<std::vector<std::vector<std::vector<double>>>> initial;  // [layer][parameter][element]
   // Tensor parallelism: `model` is this one's `all`, and `plan` is for its layers. Initial weights are drawn for the
-  // whole model and divided; evaluation, weights() and gradients() are of the whole model. Null: no layer is divided.
+  // whole model and split; evaluation, weights() and gradients() are for the whole model. Null: no layer is split.
   std::shared_ptr<const TensorModel> tensor;
-  // Of the programs that the session will run: a checkpoint is loaded for the rule, and stages of several ranks are
-  // sliced as the sharding says.
+  // Rule and sharding of the programs that the session will run: load() needs the rule, and stages of several ranks are
+  // sliced by the sharding.
   WeightRule rule;
   Sharding sharding;
   bool inference = false;  // runs forward-only programs: no gradients, no optimizer state; samples are the test part's
-  // The processes that hold the ranks, one each: every call of the session is collective over them and gives the same
-  // result in all. Null: all ranks are threads of this process.
+  // The processes of the ranks, one each: every call of the session is collective over them and gives the same result
+  // in all. Null: all ranks are threads of this process.
   ProcessGroup* processes = nullptr;
   int fail_rank = -1;             // tests: this rank throws ...
   std::int64_t fail_update = -1;  // ... in its step of this update,
-  // or in this repartition, from 0, unless load() came before: what goes on from a file is spared.
+  // or in this repartition, from 0, unless load() came before.
   int fail_move = -1;
   bool fail_killed = false;  // there: a signal ends its process once it has sent its layers (processes only)
 };
 
-// `processes` is the session's own, which it fills in.
+// The session sets `processes` to its own.
 struct RunRequest : ExecuteOptions {
   std::vector<std::int64_t> order;  // samples of this run in order: updates * batch of them; inference: none, but the
                                     // test samples in order, again from the first when they are used up
@@ -91,15 +91,15 @@ struct RunRequest : ExecuteOptions {
   // Learning rate of an update (counted over the session's life); none: the optimizer's.
   std::function<double(std::int64_t update)> learning_rate;
   bool keep_weights = false;  // record every version of every stage (verify)
-  // Updates of this run, ascending, after which every stage copies its newest weights, to be evaluated after the run
+  // Updates of this run, ascending, after which every stage copies its newest weights, for an evaluation after the run
   // (evaluate_snapshot) without draining the pipeline at each.
   std::vector<std::int64_t> snapshots;
-  std::vector<Probe>* probes = nullptr;  // of every rank, on the CPU: what it does and when
+  std::vector<Probe>* probes = nullptr;  // per rank, on the CPU: its timed actions
 };
 
 struct RunResult {
   Execution execution;
-  // Per update: mean training loss of its samples, times loss_scale. In a run that diverged (execution.diverged), up to
+  // Per update: mean training loss of its samples, times loss_scale. If the run diverged (execution.diverged), up to
   // the last update whose loss is complete and finite.
   std::vector<double> losses;
   // Tensor parallelism: per rank, what it summed with its group during the run.
@@ -120,7 +120,7 @@ class Session {
  public:
   virtual ~Session() = default;
   // Runs the program; the pipeline is drained when it returns. Throws RunStopped. After a run that diverged the session
-  // must not be used any more.
+  // cannot be used any more.
   virtual RunResult run(const Program& program, const RunRequest& request) = 0;
   virtual Evaluation evaluate() = 0;                        // on the test samples, newest weights
   virtual Evaluation evaluate_snapshot(std::size_t k) = 0;  // the last run's k-th snapshot
@@ -129,20 +129,20 @@ class Session {
   // plan, too, where every stage has one rank and no running statistics.
   virtual void save(const std::string& path) const = 0;
   virtual void load(const std::string& path, bool of_any_plan = false) = 0;
-  // Per rank, counted allocations since the last reset. All kinds but buffers at the moment of their largest sum;
-  // buffers (messages, gradients of activations, scratch memory of kernels) is what the peak of everything adds to
-  // that.
+  // Per rank, counted allocations since the last reset. All kinds but buffers when their sum is largest; buffers
+  // (messages, gradients of activations, scratch memory of kernels) is the difference between that sum and the peak of
+  // everything.
   virtual std::vector<MemoryByKind> peak_memory() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::vector<double> weights(int layer) const = 0;    // newest, all parameters of the layer in order
   virtual std::vector<double> gradients(int layer) const = 0;  // of the last update before its step, likewise
   virtual std::int64_t updates_done() const = 0;
-  // Per layer, a hash of all that the next run goes on from: the newest weights and their number, optimizer state and
-  // steps, running statistics. A move or a restart leaves it as it was. Of stages with one rank each.
+  // Per layer, a hash of its state for the next run: the newest weights and their number, optimizer state and steps,
+  // running statistics. A move or a restart does not change it. For stages with one rank each.
   virtual std::vector<std::uint64_t> layer_digests() const = 0;
-  // Between runs: another plan of as many ranks from here on. What a layer has (newest weights, optimizer state,
-  // running statistics) goes straight from its rank to its new one. Of stages with one rank each. Throws RunStopped: a
-  // rank failed; then the session must not be used any more, and files that it saved are as they were.
+  // Between runs: changes to another plan with the same number of ranks. Each layer's state (newest weights, optimizer
+  // state, running statistics) moves from its rank to its new one. For stages with one rank each. Throws RunStopped if
+  // a rank failed; then the session cannot be used any more, and the files that it saved are unchanged.
   virtual void repartition(const Plan& plan) = 0;
 };
 
@@ -159,7 +159,7 @@ std::string torch_version();  // "none" in a build without LibTorch
 // Why ranks cannot run on GPUs: this program has no CUDA, or the machine has no GPU. "" if they can.
 std::string cuda_rejection();
 // {"devices": [{"name", "memory_bytes", "compute_capability"}], "driver", "runtime", "nccl": {"header", "library"}} in
-// a program with CUDA ("devices" is empty where there is no GPU), else null.
+// a program with CUDA ("devices" is empty without a GPU), else null.
 Json describe_cuda();
 
 }  // namespace sluice

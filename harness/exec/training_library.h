@@ -1,6 +1,6 @@
-// What needs LibTorch, behind one table of functions, so that programs which do not train never load LibTorch (1.3 GB).
-// `sluice` opens libsluice_training.so, which lies in its own folder or in ../lib/sluice, when one of these functions
-// is first called; test programs that train and sluice-cuda have the same object file linked in
+// All functions that need LibTorch, in one table, so that programs which do not train never load LibTorch (1.3 GB).
+// `sluice` opens libsluice_training.so, in its own folder or in ../lib/sluice, when one of these functions is first
+// called; test programs that train and sluice-cuda have the same object file linked in
 // (torch/library/register_training.cpp).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Its members are what session.h, run_profile.h and co_runs.h declare under the same names.
+// Its members are the functions of session.h, run_profile.h and co_runs.h with the same names.
 struct TrainingLibrary {
   std::unique_ptr<Session> (*make_session)(const SessionSpec&) = nullptr;
   CostGraph (*measure_costs)(const ModelGraph&, std::int64_t micro_batch, int repeats,
@@ -26,11 +26,11 @@ struct TrainingLibrary {
   bool operator==(const TrainingLibrary&) const = default;
 };
 
-// Called before main() or while the library is opened; and by tests, which stand in for a GPU. Returns the table that
-// was there before; an empty one means that there is none.
+// Called before main() or while the library is opened, and by tests that replace a GPU. Returns the previous table; an
+// empty one means that there is none.
 TrainingLibrary register_training_library(const TrainingLibrary& library);
 
-// Where `sluice` looks for the library: ../lib/sluice of the program's folder, if it is there, or else that folder.
+// The path of the library: ../lib/sluice of the program's folder, if it exists, or else that folder.
 std::string training_library_path();
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Transport: how ranks exchange messages. What a message holds only the workers know (tensors, in harness/exec/torch).
+// Transport: how ranks exchange messages. Only workers know the content of a message (tensors, in harness/exec/torch).
 // A program has one channel per sender and receiver, first in first out; sends do not wait for the receiver.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace sluice {
 
 struct Message {
   std::shared_ptr<void> payload;
-  // An event of the device that makes the payload (cudaEvent_t): whatever reads the payload must be queued behind it.
-  // Empty on the CPU, where a message is finished when it arrives.
+  // An event of the device that makes the payload (cudaEvent_t): readers of the payload must be queued behind it. Empty
+  // on the CPU, where a message is complete when it arrives.
   std::shared_ptr<void> ready = {};
-  // Numbers that go with it, between the executors (window_reports.h); mostly none.
+  // Numbers sent with it, between the executors (window_reports.h); usually none.
   std::shared_ptr<const std::vector<double>> note = {};
 };
 
@@ -29,8 +29,8 @@ class TransportAborted : public std::runtime_error {
 
 enum class ElementType { float32, float64 };
 
-// A member's slice of a sharded stage's weights: where it lies (it is in the gathered weights besides), and how many
-// optimizer steps have made it.
+// A member's slice of a sharded stage's weights: its memory (it is also in the gathered weights), and the number of
+// optimizer steps that made it.
 struct Shard {
   const void* data = nullptr;
   std::int64_t version = 0;
@@ -44,24 +44,24 @@ class Transport {
   // Sum over a stage's replicas, in place, added in the order of the replicas on every rank.
   // `member` is the caller's place among them.
   virtual void all_reduce(int group, int member, void* data, std::size_t count, ElementType type) = 0;
-  // An all-reduce in two halves, for transports whose collectives run behind what the rank's device has queued: it
+  // An all-reduce in two halves, for transports whose collectives run after what the rank's device has queued. It
   // begins when that is done, and what the rank queues after finish_all_reduces() waits for all that the group has
   // begun. False: all-reduces block; nothing has happened.
   virtual bool begin_all_reduce(int, int, void*, std::size_t, ElementType) { return false; }
   virtual void finish_all_reduces(int /*group*/, int /*member*/) {}
-  // The halves of an all-reduce, for stages whose weights are spread over the group. `data` holds members x `count`
-  // elements; slice k of it are elements [k count, (k + 1) count). all_gather: slice `member` is the caller's own,
-  // filled in on entry; all slices are on return. `own` is for ranks that can read one another's memory: it stays
-  // unchanged until the caller has the result of a reduce_scatter of the group that it began after this gather, or the
-  // run is over.
+  // The halves of an all-reduce, for stages whose weights are sharded over the group. `data` holds members x `count`
+  // elements; slice k has the elements [k count, (k + 1) count). all_gather: slice `member` is the caller's own, set on
+  // entry; all slices are set on return. `own` is for ranks that can read one another's memory: it stays unchanged
+  // until the caller has the result of a reduce_scatter of the group that it began after this gather, or the run has
+  // ended.
   virtual void all_gather(int group, int member, const Shard& own, void* data, std::size_t count, ElementType type) = 0;
   // reduce_scatter: on return slice `member` holds the sum over the members, added in their order;
   // the other slices are unspecified.
   virtual void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) = 0;
-  // A reduce-scatter in two halves, between which a rank can go on. post_reduce_scatter: data may be changed on return.
-  // False: this transport cannot do it, or not with so much data; nothing has happened then. take_reduced: the sum of
-  // the own slice of the oldest reduce-scatter that was posted and not taken, if more than `left` of them are, else
-  // null. It belongs to the caller until its next post. At most kPosted may be left when another is posted.
+  // A reduce-scatter in two halves, between which a rank can continue. post_reduce_scatter: data may be changed on
+  // return. False: this transport does not support it, or not for this size; nothing has happened. take_reduced: the
+  // sum of the own slice of the oldest reduce-scatter that was posted and not taken, if more than `left` of them are,
+  // else null. It belongs to the caller until its next post. At most kPosted may be left when another is posted.
   static constexpr int kPosted = 3;
   virtual bool post_reduce_scatter(int, int, const void*, std::size_t, ElementType) { return false; }
   virtual const void* take_reduced(int /*group*/, int /*member*/, int /*left*/) { return nullptr; }

@@ -1,5 +1,5 @@
-// A hash of many bytes, for comparing what two places hold: weights before and after a move, outputs of two runs, data
-// of two processes.
+// A hash of many bytes, for comparing data in two places: weights before and after a move, outputs of two runs, data of
+// two processes.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// FNV-1a over words of 8 bytes, the last one filled up with zeros. `hash`: of what comes before.
+// FNV-1a over words of 8 bytes, the last one filled with zeros. `hash`: of the preceding bytes.
 inline std::uint64_t word_hash(const void* data, std::size_t size, std::uint64_t hash = 0xcbf29ce484222325) {
   const auto* bytes = static_cast<const char*>(data);
   for (std::size_t k = 0; k < size; k += 8) {

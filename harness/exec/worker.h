@@ -1,5 +1,5 @@
-// Worker: what the instructions of one rank do. The executor knows instructions, messages and time; the worker knows
-// layers, weights and gradients. exec/torch has the real one, tests of the executor use a fake.
+// Worker: carries out the instructions of one rank. The executor knows instructions, messages and time; the worker
+// knows layers, weights and gradients. exec/torch has the real one; tests of the executor use a fake.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// The clock of a rank whose device works behind its thread (a GPU's stream): the thread's own clock would show when an
-// op was queued, not when it was done.
+// The clock of a rank whose device runs behind its thread (a GPU's stream): the thread's own clock would show when an
+// op was queued, not when it ended.
 class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
@@ -27,7 +27,7 @@ class Worker {
   virtual void begin_run(const Program& program) = 0;  // on the rank's own thread, before the first iteration
   virtual void begin_iteration(int iteration) = 0;
   virtual void compute(const Instruction& op) = 0;    // F, B, I, W or a recomputation
-  virtual Message take(const Instruction& send) = 0;  // the message of this send, from what the ops before it made
+  virtual Message take(const Instruction& send) = 0;  // the message of this send, from the results of the ops before it
   virtual void put(const Instruction& receive, Message message) = 0;
   // The gradients to reduce over the replicas of a stage: contiguous memory.
   struct Buffer {
@@ -36,14 +36,14 @@ class Worker {
     ElementType type;
   };
   virtual Buffer gradients(StageId stage) = 0;
-  // The same as compute(), for the op that makes the stage's last gradients before they are reduced: calls `ready` with
-  // part after part of gradients(), each once it is complete; from then on the part is the caller's until it is
-  // reduced. Members of a group hand out the same parts in the same order. False: nothing was done, gradients() has
-  // them all.
+  // The same as compute(), for the op that makes the stage's last gradients before they are reduced. It calls `ready`
+  // with one part of gradients() after another, each once it is complete; from then on the part is the caller's until
+  // it is reduced. Members of a group pass on the same parts in the same order. False: nothing was done, gradients()
+  // has them all.
   virtual bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready);
-  // The following are called for programs that have such instructions; other workers need not override them. Those
-  // up to add_reduced() are of sharded stages (harness/pipeline/sharding.h): `count` is of one member's slice, `data`
-  // holds the slices of all members in their order.
+  // The following are called for programs with such instructions; other workers need not override them. Those up to
+  // add_reduced() are for sharded stages (harness/pipeline/sharding.h): `count` is of one member's slice, `data` holds
+  // the slices of all members in their order.
   //
   // Memory for the gathered weights, with the own slice filled in. Ops may read it after the collective.
   struct Gathering {
@@ -55,7 +55,7 @@ class Worker {
   // The gradients to reduce-scatter; their memory is in use until end_reduce_scatter().
   virtual Buffer begin_reduce_scatter(StageId stage);
   virtual void end_reduce_scatter(StageId stage);
-  // The own slice's sum over the members, once per reduce-scatter in their order and before the step; at times after
+  // The own slice's sum over the members, once per reduce-scatter in their order and before the step; possibly after
   // other ops of the stage.
   virtual void add_reduced(StageId stage, const void* sum);
   // This rank's gradient of a weight of which several stages hold copies: on a stage's first rank as reduced over its

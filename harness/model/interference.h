@@ -1,9 +1,8 @@
-// Interference: when devices and links are slower than they are by themselves. Seeded or given episodes, the same on
-// both clocks: the virtual clock integrates the speeds they leave, the wall clock produces them.
+// Interference: slowdowns of devices and links over time. Seeded or given episodes, the same on both clocks: the
+// virtual clock integrates the resulting speeds, the wall clock produces them.
 //
-// Episodes of one resource of a device add their demands, as co-runners that share it by time do:
-// 1 + sum (slowdown - 1). Episodes of different resources multiply. A link's are those of the link itself and of the
-// devices at its ends.
+// Episodes of one resource of a device add their demands, like co-runners that share it by time: 1 + sum (slowdown -
+// 1). Episodes of different resources multiply. A link has its own episodes and those of the devices at its ends.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +31,15 @@ struct Episode {
   int device = 0;             // of a link: the device at one end
   int to = -1;                // link: at the other end; -1: every link of the device
   double start = 0, end = 0;  // seconds of training; end may be infinite
-  double slowdown = 1;        // at least 1: an op, or a transfer, takes this many times as long
+  double slowdown = 1;        // at least 1: factor of the duration of an op or a transfer
 };
 
 struct Interference {
-  std::string name;  // as it was asked for
+  std::string name;  // as requested
   std::uint64_t seed = 0;
   std::vector<Episode> episodes;  // in order of their starts
-  // Sigma of the factor, log-normal with mean 1, that every op's seconds, and every message's latency, are multiplied
-  // with; 0: none. Of the virtual clock: real ops and messages vary by themselves.
+  // Sigma of a log-normal factor with mean 1 for the seconds of every op, and for the latency of every message; 0:
+  // none. For the virtual clock: real ops and messages vary by themselves.
   double op_noise = 0, latency_jitter = 0;
 
   bool empty() const { return episodes.empty() && op_noise == 0 && latency_jitter == 0; }

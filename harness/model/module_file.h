@@ -1,4 +1,4 @@
-// The TorchScript file of a Module, checked against what the model file says of it.
+// The TorchScript file of a Module, checked against its declaration in the model file.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string module_digest(std::string_view content);
 // The contents. Throws InputError at the file: it is missing, or has another size or digest.
 std::string read_module_file(const LayerSpec& layer);
 
-// Throws InputError where the file of a Module is missing or has another size or digest. Reads each file once.
+// Throws InputError if the file of a Module is missing or has another size or digest. Reads each file once.
 void require_module_files(const ModelGraph& model);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
-// OperatorGraph: a model as placement papers see it (Tarnawski et al., NeurIPS 2020): operators of the forward and the
-// backward pass with a latency on an accelerator and on a CPU, a cost of sending their output to another device, and
-// colours: operators of one colour stay on one device (a layer's forward and its gradient, weights that are shared).
-// Latencies and costs are in whatever unit the profile has.
+// OperatorGraph: a model in the form of placement papers (Tarnawski et al., NeurIPS 2020): operators of the forward and
+// the backward pass with a latency on an accelerator and on a CPU, a cost of sending their output to another device,
+// and colours: operators of one colour stay on one device (a layer's forward and its gradient, shared weights).
+// Latencies and costs are in the unit of the profile.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct OperatorGraph {
 };
 
 // Operators that must share a device: those of one colour, and colours whose forward operators depend on one another in
-// a cycle. A group without any latency that hangs on one other group joins it. Groups are in a topological order of
+// a cycle. A group without latency that depends on a single other group joins it. Groups are in a topological order of
 // their forward parts.
 struct OperatorGroups {
   std::vector<std::vector<int>> members;       // operators, ascending

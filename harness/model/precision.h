@@ -1,5 +1,5 @@
-// Precision and attention: what a run counts its tensors in. The executor computes in fp32 and with fused attention;
-// everything else is counted only, on the virtual clock, without a training.
+// Precision and attention: the number formats of a run's tensors. The executor computes in fp32 and with fused
+// attention; all others are only simulated, on the virtual clock without training.
 #pragma once
 
 #include "harness/base/choice.h"
@@ -7,16 +7,16 @@
 
 namespace sluice {
 
-// What training computes in, and what it keeps of every parameter. Mixed precision (Micikevicius et al., ICLR 2018)
-// computes in 16 bit and steps fp32 copies of the weights; of Adam, in bytes a parameter, with its two moments:
+// The format of compute, and the copies of every parameter. Mixed precision (Micikevicius et al., ICLR 2018) computes
+// in 16 bit and steps fp32 copies of the weights; with Adam's two moments, in bytes per parameter:
 //   mixed                 16 = 2 weight + 2 gradient + 12 (Rajbhandari et al., ZeRO, SC 2020)
 //   mixed_fp32_gradients  18 = 2 weight + 4 gradient, summed and reduced in fp32, + 12
 //   mixed_two_gradients   20 = 2 weight + 2 gradient + 4 of an fp32 copy of it + 12
 // The last two are Megatron-LM's, with bf16 and with fp16 (Megatron Core User Guide, distributed optimizer).
 enum class Precision { fp32, mixed, mixed_fp32_gradients, mixed_two_gradients };
 
-// What attention keeps of its scores, a matrix for every head, for its backward: one log-sum-exp a position (fused: the
-// backward makes the scores again), the softmax's output, or that, a dropout mask and the dropout's output.
+// What attention keeps of its scores, a matrix per head, for its backward: one log-sum-exp per position (fused: the
+// backward recomputes the scores), the softmax's output, or that, a dropout mask and the dropout's output.
 enum class AttentionScores { fused, kept, kept_with_dropout };
 
 template <>
@@ -38,13 +38,13 @@ struct Choices<AttentionScores> {
 struct Storage {
   Storage() = default;
   Storage(Precision precision, AttentionScores attention);
-  // As the executor keeps them: everything in elements of one size.
+  // As in the executor: all elements have one size.
   Storage(Bytes element) : activation(element), weight(element), gradient(element), state(element) {}
 
   Bytes activation{4};  // also of gradients of activations, messages, and tensor-parallel sums
-  Bytes weight{4};      // whatever passes read: the newest weights, old versions, predictions, gathered copies
+  Bytes weight{4};      // weights that ops read: the newest, old versions, predictions, gathered copies
   Bytes gradient{4};    // of weights: as it is accumulated, and summed over replicas
-  Bytes state{4};       // of the optimizer's tensors, and of the directions that predictions go along
+  Bytes state{4};       // of the optimizer's tensors, and of the directions of predictions
   Bytes master{0};      // fp32 copies that the optimizer works on: of the weight, and of a 16-bit gradient
   AttentionScores attention = AttentionScores::fused;
 

@@ -1,8 +1,8 @@
-// Sequence chunks: whether a model's sequences can be cut into chunks that go through it one after the other, where to
-// cut them, and which share of a layer's work a chunk is.
+// Sequence chunks: whether a model's sequences can be cut into chunks that run one after the other, where to cut them,
+// and the share of a layer's work in a chunk.
 //
-// A layer that works on every position alone needs nothing. Causal attention of a chunk reads the keys and values of
-// the chunks before it too, so that the same number of positions takes longer the later they stand.
+// Layers that work on each position separately need no rule. Causal attention of a chunk also reads the keys and values
+// of the chunks before it, so the same number of positions takes longer at a later place.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace sluice {
 
-// Why sequences cannot be cut, naming the first layer that stands against it: "layer 'conv1' (Conv2d) works on more
-// than one position of a sequence"; "" if they can. Every value must be of [positions, ...], with one length for all,
-// and attention causal and without padding.
+// Why sequences cannot be cut, naming the first layer that prevents it: "layer 'conv1' (Conv2d) works on more than one
+// position of a sequence"; "" if they can. Every value must be of [positions, ...], with one length for all, and
+// attention causal and without padding.
 std::string sequence_fault(const ModelGraph& model);
 
 // Positions of the model's sequences; sequence_fault() must be "".
@@ -28,7 +28,7 @@ ModelGraph with_sequence_length(const ModelGraph& model, std::int64_t length);
 // Cuts: chunk c is the positions cut[c] to cut[c + 1] - 1, none of them empty. Both throw InputError for more chunks
 // than positions.
 //
-// Equal lengths; where they do not divide, the first chunks have one position more.
+// Equal lengths; if they do not divide, the first chunks have one position more.
 std::vector<std::int64_t> even_cut(std::int64_t length, int chunks);
 // Equal work, to the nearest position. work(n): of the first n positions of a sequence, ascending.
 std::vector<std::int64_t> balanced_cut(std::int64_t length, int chunks,
@@ -36,13 +36,13 @@ std::vector<std::int64_t> balanced_cut(std::int64_t length, int chunks,
 // By the FLOPs of the model's forward.
 std::vector<std::int64_t> balanced_cut(const ModelGraph& model, int chunks);
 
-// The shares of a layer's forward and input gradient that are spent on pairs of positions: attention's scores and sums.
+// The shares of a layer's forward and input gradient for pairs of positions: attention's scores and sums.
 struct PairShares {
   double forward = 0, input_gradient = 0;
 };
 PairShares pair_shares(const LayerSpec& layer, std::span<const Shape> inputs);
 
-// The part of a sequence's positions, and of its pairs of a position with itself and those before, in the chunk
+// The share of a sequence's positions, and of its pairs of a position with itself and earlier ones, in the chunk
 // `cut[c]` to `cut[c + 1] - 1`.
 double share_of_positions(std::span<const std::int64_t> cut, std::size_t chunk);
 double share_of_pairs(std::span<const std::int64_t> cut, std::size_t chunk);

@@ -1,5 +1,5 @@
-// Throttle: links of this machine slowed to a rate and a latency, so that plans for unequal links run for real. As a
-// token bucket: a message takes tokens, one a byte; they come back at the rate, and up to `burst` of them are saved.
+// Throttle: links of this machine limited to a rate and a latency, so that plans for unequal links run for real. A
+// token bucket: a message takes one token per byte; tokens return at the rate, and up to `burst` of them are saved.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace sluice {
 
 struct LinkThrottle {
-  double rate = 0;  // bytes a second; infinite: as fast as it goes
+  double rate = 0;  // bytes per second; infinite: no limit
   Seconds latency{};
   double burst = 0;  // bytes
 };
@@ -19,7 +19,7 @@ struct LinkThrottle {
 class Throttle {
  public:
   // "rate=100Mbit/s,latency=20ms,burst=32KiB" for all links, "0-1:rate=1Gbit/s" for those between two devices (both
-  // directions, each with its own bucket); several, separated by ";", the last that fits counts. Throws
+  // directions, each with its own bucket); several, separated by ";", of which the last match counts. Throws
   // InputError(where, ...).
   static Throttle parse(const std::string& description, int devices, const std::string& where);
 
@@ -34,8 +34,8 @@ class Throttle {
   std::vector<Rule> rules_;
 };
 
-// How many times as long ranks take as they would by themselves: "1,2,1,4", or one number for all. Throws
-// InputError(where, ...): not as many as ranks, or less than 1.
+// Slowdown factor per rank: "1,2,1,4", or one number for all. Throws InputError(where, ...): another number of values
+// than ranks, or a value below 1.
 std::vector<double> parse_slowdowns(const std::string& description, int ranks, const std::string& where);
 
 }  // namespace sluice

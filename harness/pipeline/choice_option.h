@@ -1,5 +1,5 @@
-// An option of a system whose values are words for those of an enum: declared once, so that the system decides by the
-// enum and no other line knows the words.
+// An option of a system whose values are names of an enum's values. The names are declared here only; the system
+// decides by the enum.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class ChoiceOption {
   ChoiceOption(std::string name, std::string help, std::vector<std::pair<std::string, Enum>> choices)
       : name_(std::move(name)), help_(std::move(help)), choices_(std::move(choices)) {}
 
-  // What the user chose. Throws std::logic_error if the system has no such option.
+  // The chosen value. Throws std::logic_error if the system has no such option.
   Enum operator()(const Options& options) const {
     const std::string& word = options.text(name_);
     return std::ranges::find(choices_, word, &std::pair<std::string, Enum>::first)->second;

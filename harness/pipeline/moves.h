@@ -9,12 +9,12 @@
 namespace sluice {
 
 struct PlanMove {
-  std::int64_t update = 0;        // updates done before it
-  std::vector<int> first_layers;  // of the stages from the second on
+  std::int64_t update = 0;        // number of updates before it
+  std::vector<int> first_layers;  // of the second and the following stages
   bool operator==(const PlanMove&) const = default;
 };
 
-// Throws InputError at `where`: text of another form, or updates that do not ascend.
+// Throws InputError at `where` for text of another form, or updates that do not ascend.
 std::vector<PlanMove> parse_moves(const std::string& text, const std::string& where);
 std::string to_text(const std::vector<PlanMove>& moves);
 

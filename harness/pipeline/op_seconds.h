@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Of an op of this kind on a stage, by itself.
+// Seconds of a single op of this kind on a stage.
 inline Seconds seconds_of(const StageCost& cost, OpKind kind) {
   switch (kind) {
     case OpKind::forward:

@@ -1,6 +1,5 @@
-// OptimizerSpec: which optimizer trains a model and with which constants, and what weight prediction keeps besides its
-// state. The executor carries it out (harness/exec/torch/stage/optimizer.h); planners and the virtual clock count its
-// memory.
+// OptimizerSpec: the optimizer of a training with its constants, and the additional state of weight prediction. The
+// executor runs it (harness/exec/torch/stage/optimizer.h); planners and the virtual clock count its memory.
 #pragma once
 
 #include "harness/base/choice.h"
@@ -15,21 +14,21 @@ class Json;
 enum class OptimizerKind { sgd, adam, adamw, rmsprop, nadam, nadamw, muon, rotated_adam };
 
 // Which weight matrices muon and rotated_adam treat as matrices; all other parameters get AdamW. Embeddings, biases,
-// normalisations and convolutions are never among them. hidden: not those of the model's first and last layers that
-// have parameters either.
+// normalisations and convolutions are never included. hidden: also without the matrices of the model's first and last
+// layers that have parameters.
 enum class MatrixParameters { hidden, all };
 
-// muon: what the orthogonal direction of a matrix of r rows and c columns is multiplied by.
+// muon: the factor of the orthogonal direction of a matrix of r rows and c columns.
 enum class MuonScale {
   original,         // sqrt(max(1, r / c))
   match_rms_adamw,  // 0.2 sqrt(max(r, c))
   spectral,         // sqrt(r / c)
 };
 
-// muon: what the Newton-Schulz iteration computes in: what the model trains in, or bfloat16 (as PyTorch's Muon).
+// muon: the number format of the Newton-Schulz iteration: that of the training, or bfloat16 (as PyTorch's Muon).
 enum class NewtonSchulzPrecision { training, bfloat16 };
 
-// rotated_adam: which sides of a matrix are rotated, and where the rotation comes from: the eigenvectors of moving
+// rotated_adam: which sides of a matrix are rotated, and the source of the rotation: the eigenvectors of moving
 // averages of G G^T and G^T G (second), or the singular vectors of the first moment (first).
 enum class RotationSides { both, smaller };
 enum class RotationSource { second, first };
@@ -80,25 +79,25 @@ struct OptimizerSpec {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double alpha = 0.99;            // rmsprop
   double momentum_decay = 0.004;  // nadam, nadamw: psi of beta1 (1 - 0.5 * 0.96^(t psi))
-  // muon (momentum, nesterov besides) and rotated_adam (beta1, beta2, epsilon besides); weight_decay is decoupled.
+  // muon (also momentum, nesterov) and rotated_adam (also beta1, beta2, epsilon); weight_decay is decoupled.
   MatrixParameters matrices = MatrixParameters::hidden;
-  double other_rate = 1;  // the rate of the parameters that get AdamW, over that of the matrices
+  double other_rate = 1;  // rate of the parameters that get AdamW / rate of the matrices
   MuonScale scale = MuonScale::original;
   NewtonSchulzPrecision newton_schulz = NewtonSchulzPrecision::training;
   int refresh_every = 10;  // rotated_adam: updates
   RotationSides sides = RotationSides::both;
   RotationSource source = RotationSource::second;
-  // rotated_adam, one side: as its authors' program, which refreshes at every update where that side is the right one.
+  // rotated_adam, one side: as the authors' program, which refreshes at every update if that side is the right one.
   bool refresh_as_released = false;
 
-  // The limit of the norm over the gradients of the whole model: where it is larger, all are scaled by
-  // clip_norm / (norm + 1e-6), as by torch.nn.utils.clip_grad_norm_. 0: none. The setting clip_norm of a case.
+  // Limit of the norm over the gradients of the whole model: if it is larger, all are multiplied by clip_norm / (norm +
+  // 1e-6), as by torch.nn.utils.clip_grad_norm_. 0: none. The setting clip_norm of a case.
   double clip_norm = 0;
 
-  // Whether some parameters are treated as matrices, so that the state is no flat tensor that could be cut anywhere.
+  // Whether some parameters are treated as matrices: their state is then not a flat tensor that can be cut anywhere.
   bool treats_matrices() const { return kind == OptimizerKind::muon || kind == OptimizerKind::rotated_adam; }
-  // How many state tensors of the size of the weights the optimizer keeps. Where matrices are treated as such it
-  // depends on their shapes (state_elements), and this is what a square matrix has.
+  // Number of state tensors with the size of the weights. For optimizers that treat matrices it depends on their shapes
+  // (state_elements); this is the number for a square matrix.
   int state_tensors() const;
 };
 
@@ -108,11 +107,11 @@ bool is_matrix(const OptimizerSpec& optimizer, const ModelGraph& model, int laye
 // The optimizer's state of a layer, in elements.
 std::int64_t state_elements(const OptimizerSpec& optimizer, const ModelGraph& model, int layer);
 
-// An optimizer with the rate that it has. What few optimizers have is there only where it is not the default, so that
-// the digests of records from before stay the same.
+// An optimizer with its rate. Members that few optimizers have are written only if they differ from the default, so
+// that the digests of older records stay the same.
 Json to_json(const OptimizerSpec& optimizer);
 
-// As JSON holds it: see harness/base/json_fields.h.
+// Its form in JSON: see harness/base/json_fields.h.
 template <class V>
 void fields(V& v, OptimizerSpec& o) {
   const OptimizerSpec usual;
@@ -137,7 +136,7 @@ void fields(V& v, OptimizerSpec& o) {
   v.where(!muon && o.dampening != 0, "dampening", o.dampening);
 }
 
-// How many tensors of a stage's size weight prediction keeps besides: the direction of the last step where that is not
+// Number of additional tensors with a stage's size for weight prediction: the direction of the last step, unless it is
 // the optimizer's momentum buffer (so that a forward's prediction is one fused pass), and PipeMare's moving average.
 int delta_tensors(const OptimizerSpec& optimizer, const WeightRule& rule, StageId stage);
 

@@ -1,5 +1,4 @@
-// Plan: which layers on which devices, replicated how, with what micro-batch: a DAG of stages, not
-// a chain.
+// Plan: a DAG of stages, with the layers, devices and replicas of each stage, and the micro-batch.
 #pragma once
 
 #include <optional>
@@ -18,29 +17,29 @@ struct PlanStage {
   std::vector<DeviceId> devices;  // more than one: data-parallel replicas, `tensor` devices each
   int microbatches_per_op = 1;    // micro-batches that one of its ops takes at once
   int tensor = 1;                 // tensor-parallel degree of a replica
-  bool recompute = false;         // keeps its input only; the backward makes the activations again
-  // Runs the weight gradients, where that is not the stage's (one) device.
+  bool recompute = false;         // keeps its input only; the backward recomputes the activations
+  // Runs the weight gradients, if not the stage's (one) device.
   std::optional<DeviceId> weight_gradient_device = {};
-  // Of its first layer's input channels (LayerCost::input_channels), how many, from the last one down, have their
-  // gradient computed by the device of the stage before, which needs it: from the layer's output gradient and those
-  // channels' weights. 0: it computes all of it itself.
+  // LayerPipe: number of trailing input channels of the first layer (LayerCost::input_channels) whose input gradient
+  // the previous stage's device computes, which needs it, from the output gradient and those channels' weights. 0:
+  // none.
   int passed_channels = 0;
   std::vector<int> variants = {};  // per layer: index into LayerCost::variants; empty: as measured
 };
 
-// What the search for a plan says of itself.
+// Report of the search for a plan.
 struct SearchReport {
-  double objective = 0;                          // what the planner minimised, in its own terms (mostly seconds)
-  std::string objective_name = "slowest stage";  // what that is: "seconds of one iteration"
+  double objective = 0;                          // what the planner minimised, in its own unit (mostly seconds)
+  std::string objective_name = "slowest stage";  // its name: "seconds of one iteration"
   std::int64_t states = 0;                       // visited
-  bool complete = true;                          // false: cut short, and this is the best plan so far
-  double seconds = 0;                            // that the search took; its caller measures them
+  bool complete = true;                          // false: a limit ended the search, and this is the best plan so far
+  double seconds = 0;                            // of the search; measured by its caller
 };
 
-// How a system cuts the sequences of every micro-batch, for ops of one chunk each.
+// How a system cuts the sequences of every micro-batch into chunks, of which each op works on one.
 struct SequenceChunks {
   int count = 1;          // 1: sequences stay whole
-  bool balanced = false;  // chunks of equal work, else of equal length
+  bool balanced = false;  // true: chunks of equal work; false: of equal length
 };
 
 struct Plan {
@@ -49,8 +48,8 @@ struct Plan {
   std::vector<std::size_t> replica_of = {};  // of every micro-batch: Placement::replica_of
   std::vector<DeviceId> rank_order = {};     // device of every rank; empty: in order of first use
   SearchReport search = {};                  // how the plan was found
-  // Edges between stages that carry no tensor: the first stage's forward comes before the second's,
-  // and the second's backward before the first's. A pipeline that is a sequence whatever the model.
+  // Edges between stages that carry no tensor: the first stage's forward comes before the second's, and the second's
+  // backward before the first's. They make a sequential pipeline of any model.
   std::vector<std::pair<StageId, StageId>> imposed_edges;
   SequenceChunks sequence = {};
   // Where the chunks of a sequence begin, and its end; empty: whole, or (without a model) equal chunks.
@@ -64,44 +63,44 @@ std::vector<std::pair<StageId, StageId>> stage_edges(const Plan& plan, const std
 std::vector<std::vector<int>> inputs_of(const CostGraph& costs);  // per layer, those that it reads
 StageGraph stage_graph(const Plan& plan, const CostGraph& costs);
 
-// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r]. A
-// replica that several devices share is one rank, on the first of them. Throws InputError for a
-// stage without a device, or a rank_order that leaves one out.
+// Ranks: the plan's devices in Plan::rank_order, or of first use; rank r runs on devices[r]. A replica of several
+// devices is one rank, on the first of them. Throws InputError for a stage without a device, or a rank_order that
+// leaves one out.
 struct RankMap {
   std::vector<DeviceId> devices;
   Placement placement;
 };
 RankMap ranks_of(const Plan& plan);
 
-// Per stage, on the plan's devices (the slowest replica counts), for one of its ops: one
-// micro-batch, or as many as it takes at once.
+// Per stage, on the plan's devices (the slowest replica counts), for one of its ops: one micro-batch, or the number
+// that the op takes at once.
 struct StageCost {
   Seconds forward, input_gradient, weight_gradient, update;
-  Bytes parameters;                          // of the weights that are trained
-  Bytes frozen = {};                         // of the others, of which every rank of a sharded stage has all
-  std::optional<Bytes> gradient_bytes = {};  // as they are reduced; absent: as many as the weights'
+  Bytes parameters;                          // of the trained weights
+  Bytes frozen = {};                         // of the frozen weights, which every rank of a sharded stage holds whole
+  std::optional<Bytes> gradient_bytes = {};  // as they are reduced; absent: the bytes of the weights
   Bytes gradients() const { return gradient_bytes.value_or(parameters); }
-  Seconds clear = {};                    // zeroing of the gradients before the first of an update
-  Seconds batched_weight_gradient = {};  // of one of several micro-batches whose W is one product
-  Seconds split_weight_gradient = {};    // of a W that is an op of its own
-  // How many times as long each pass takes while all neighbouring ranks compute, and how much ops vary
-  // (PassMeasurement), of the whole stage.
+  Seconds clear = {};                    // zeroing the gradients before the first one of an update
+  Seconds batched_weight_gradient = {};  // per micro-batch, of several whose W is one product
+  Seconds split_weight_gradient = {};    // of a W that is a separate op
+  // Per pass of the whole stage: slowdown factor while all neighbouring ranks compute, and the spread of ops
+  // (PassMeasurement).
   struct Contention {
     double forward = 1, input_gradient = 1, weight_gradient = 1, update = 1;
     double spread = 0;
   };
   Contention contention = {};
-  double pair_share = 1;  // of its own seconds, what an op takes that runs in an overlapped pair
+  double pair_share = 1;  // an op in an overlapped pair takes this share of its own seconds
 };
 std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, const Cluster& cluster);
 
 // Bytes of a micro-batch's activation from one stage to another (all tensors that cross that edge).
 Bytes edge_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to);
-// Of the gradient that comes back: of those tensors that need one. no_gradient: without_gradient(costs).
+// Bytes of the gradient that comes back, for the tensors that need one. no_gradient: without_gradient(costs).
 Bytes gradient_bytes(const Plan& plan, const CostGraph& costs, StageId from, StageId to,
                      const std::vector<bool>& no_gradient);
 
-// The variant that the plan runs its stage's i-th layer in; null: none, as measured.
+// The variant in which the plan runs its stage's i-th layer; null: none, as measured.
 const LayerVariant* variant_of(const PlanStage& stage, std::size_t i, const CostGraph& costs);
 
 }  // namespace sluice

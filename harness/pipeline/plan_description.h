@@ -1,4 +1,4 @@
-// A plan as it is written: by `sluice plan --json` and in records.
+// A plan in the form of `sluice plan --json` and of records.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ struct Plan;
 
 struct PlanDescription {
   struct Stage {
-    std::optional<std::vector<int>> layers = {};  // indices into the model's layers; none: left out of a compact record
+    std::optional<std::vector<int>> layers = {};  // indices into the model's layers; none: a compact record
     std::vector<int> devices = {};
     int data = 1;    // replicas
     int tensor = 1;  // tensor-parallel degree of a replica
     bool recompute = false;
-    std::vector<std::string> variants = {};  // per layer, "" for the layer as measured; empty: none has variants
+    std::vector<std::string> variants = {};  // per layer, "" for the layer as measured; empty: no layer has variants
     std::optional<int> weight_gradient_device = {};
     int passed_channels = 0;  // input channels whose gradient the rank of the stage before computes
-    std::optional<std::int64_t> micro_batch = {};  // samples of one op, where it takes several micro-batches at once
+    std::optional<std::int64_t> micro_batch = {};  // samples of one op, if it takes several micro-batches at once
   };
   std::string system = {};
   std::optional<double> objective = {};  // what the planner minimised; none: not a finite number
   std::string objective_name = {};
   std::int64_t micro_batch = 1;  // samples
-  std::int64_t states = 0;       // that the search visited
+  std::int64_t states = 0;       // visited by the search
   double search_seconds = 0;
-  bool complete = true;            // false: a cap ended the search
+  bool complete = true;            // false: a limit ended the search
   std::vector<Stage> stages = {};  // in topological order
   std::vector<std::pair<int, int>> edges = {};
   std::optional<double> simulated_seconds = {};  // of an update
-  std::vector<std::int64_t> sequence_cut = {};   // where the chunks of sequences begin, and the end; empty: whole
-  // The parts of a PyTorch model in every stage, in order: what torchtitan calls module_fqns_per_model_part. None: see
+  std::vector<std::int64_t> sequence_cut = {};   // where the chunks of sequences begin, and the end; empty: not cut
+  // The parts of a PyTorch model in every stage, in order: torchtitan's module_fqns_per_model_part. None: see
   // ModelParts.
   std::optional<std::vector<std::vector<std::string>>> module_names = {};
 };
 
-// Per stage, the parts of a PyTorch model (LayerCost::part), each once. None where a part would be in two stages, a
-// stage would hold none, or the costs name no parts: left_out says which.
+// Per stage, the parts of a PyTorch model (LayerCost::part), each once. None if a part would be in two stages, a stage
+// would have none, or the costs name no parts: left_out gives the reason.
 struct ModelParts {
   std::optional<std::vector<std::vector<std::string>>> names = {};
   std::string left_out = {};
@@ -55,7 +55,7 @@ PlanDescription describe_plan(const Plan& plan, const CostGraph& costs, const st
                               std::optional<Seconds> simulated);
 Json to_json(const PlanDescription& plan);
 
-// As JSON holds them: see harness/base/json_fields.h.
+// Their form in JSON: see harness/base/json_fields.h.
 template <class V>
 void fields(V& v, PlanDescription::Stage& s) {
   v.if_any("layers", s.layers);

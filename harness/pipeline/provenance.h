@@ -1,4 +1,4 @@
-// Provenance: what a system was written from, so that a reader can tell a published method from a reconstruction of it.
+// Provenance: the sources of an implementation, so that a reader can tell a published method from a reconstruction.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace sluice {
 enum class WrittenFrom {
   paper,     // read in the paper
   code,      // read in released code, or in its authors' pages about it
-  abstract,  // of the paper only the abstract, or what others write of it, could be read
+  abstract,  // only the abstract of the paper, or texts of others about it, could be read
   memory,    // remembered from the paper
   ours       // our own construction
 };
@@ -35,8 +35,8 @@ struct Provenance {
   Provenance(WrittenFrom whole, std::vector<Part> other_parts = {}, std::string our_share = {})
       : system(whole), parts(std::move(other_parts)), ours(std::move(our_share)) {}
 
-  WrittenFrom system;       // the system, except `parts`
-  std::vector<Part> parts;  // what was written from something else
+  WrittenFrom system;       // source of all except `parts`
+  std::vector<Part> parts;  // parts with another source
   std::string ours;         // what is our own, in one short sentence; empty: nothing
 };
 

@@ -1,7 +1,7 @@
-// PipelineReplicas: data-parallel replicas of a whole pipeline, each with its share of the micro-batches: data
-// parallelism combined with pipeline parallelism. A stage is on one rank (or, where its plan says so, several) of every
-// replica; these are its group, which reduces its gradients or, sharded, its weights too. Two ways to lay p ranks and D
-// replicas over devices, here p = 2, D = 4, machines of four:
+// PipelineReplicas: data-parallel replicas of a whole pipeline, each with its share of the micro-batches. A stage is on
+// one rank of every replica (several if its plan says so). These ranks are the stage's group, which reduces its
+// gradients or, if sharded, also its weights. Two layouts of p ranks and D replicas over devices, here p = 2, D = 4,
+// machines of four:
 //
 //   pipelines (replica after replica)   a b  a b | a b  a b      a stage's group spans the machines
 //   groups (stage after stage)          a a  a a | b b  b b      a group is on one machine
@@ -23,21 +23,21 @@ struct PipelineReplicas {
 
 // `one` is a plan for `devices` devices, 0 to devices - 1, and `microbatches` micro-batches; the result is for count
 // times as many of both. Replica d runs the micro-batches from d * microbatches on. Throws InputError for a plan that
-// is no pipeline of its own: stages with different numbers of replicas, layers that devices share (tensor parallelism),
-// or ops of several micro-batches.
+// is not a single pipeline: stages with different numbers of replicas, tensor-parallel layers, or ops of several
+// micro-batches.
 Plan replicate(const Plan& one, int devices, int microbatches, const PipelineReplicas& replicas);
 
 // The order of the one pipeline on every replica.
 Schedule replicate(const Schedule& one, const PipelineReplicas& replicas);
 
-// Its moves of stashes, of `microbatches` micro-batches, on every replica.
+// Its moves of stashes, for `microbatches` micro-batches, on every replica.
 Offload replicate(const Offload& one, int microbatches, const PipelineReplicas& replicas);
 
-// A value that the one pipeline has for every rank, for the ranks of all replicas.
+// The values of one pipeline's ranks, repeated for the ranks of all replicas.
 template <class Value>
 std::vector<Value> replicate(const std::vector<Value>& one, const PipelineReplicas& replicas);
 
-// The number, among the ranks of all replicas, of rank `rank` of the `ranks` of replica `replica`.
+// Number, among the ranks of all replicas, of rank `rank` (of `ranks`) in replica `replica`.
 int rank_in_replica(int rank, int replica, int ranks, const PipelineReplicas& replicas);
 
 template <class Value>

@@ -1,4 +1,4 @@
-// What a weight rule and the system that gives it may disagree about.
+// Contradictions between a weight rule and the system that gives it.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Where they disagree about what an update is, so that the system's throughput would be counted wrong: a sentence;
+// A sentence if the rule and the system differ about what an update is, which would make the system's throughput wrong;
 // otherwise "".
 std::string rule_fault(const System& system, const WeightRule& rule);
 

@@ -1,19 +1,19 @@
-// RunPolicy: what a run decides about its updates, or in inference about its queues, whatever system it runs.
+// RunPolicy: settings of a run for its updates, or for its queues in inference, that apply to any system.
 #pragma once
 
 namespace sluice {
 
 struct RunPolicy {
-  // Micro-batches at the end of a run that are too few for an update: dropped, or an update of their own with their
+  // Micro-batches at the end of a run that are too few for an update. drop: discard; partial: one update with their
   // mean gradient. For systems without a flush that accumulate.
   enum class Leftover { drop, partial } leftover = Leftover::drop;
-  // Systems with a flush: no rank begins the next update before every rank has stepped, as where the step needs a norm
-  // over all gradients. Without it a rank goes on as soon as its own stages have stepped.
+  // Systems with a flush: no rank begins the next update before every rank has stepped, as a step with a norm over all
+  // gradients requires. false: a rank continues once its own stages have stepped.
   bool step_barrier = false;
   // Systems with a flush: every step waits for the norm over the gradients of all stages, which a reduce_norm sums.
   bool clip_norm = false;
-  // Inference: how many micro-batches a stage may have made that the next one has not begun. Nothing flows back from
-  // the last stage, so without a bound a fast stage would run away from a slow one. 0: no bound.
+  // Inference: limit on the micro-batches that a stage has finished and the next one has not begun. Nothing flows back
+  // from the last stage, so without a limit a fast stage runs ahead of a slow one. 0: no limit.
   int queue = 0;
 };
 

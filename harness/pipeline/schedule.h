@@ -1,13 +1,13 @@
-// Schedule: for every rank the list of compute ops it runs, in order. Data with a text form that round-trips: "5I2" is
+// Schedule: for every rank the list of compute ops it runs, in order. It has a text form that round-trips: "5I2" is
 // stage 5, input gradient, micro-batch 2. Systems give compute ops only; lowering (harness/program/program.h) adds
 // communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
-// B never means the input gradient here, although the zero-bubble and ZeroPP papers use it so.
-// Where sequences are cut into k chunks that run one after the other, an op is of one chunk: "5F2.1" is the forward of
-// chunk 1 of micro-batch 2. Op::micro is then the chunk's number in the schedule, 2 k + 1, and a schedule of m
-// micro-batches counts m k of them. Forwards of a micro-batch come in the order of its chunks, backwards the other way.
-// "(5F1;2B0)" is an overlapped pair (DualPipe): one step of the rank. It begins when the inputs of both ops are there
-// and hands on the outputs of both at its end.
+// B never means the input gradient here, unlike in the zero-bubble and ZeroPP papers. If sequences are cut into k
+// chunks that run one after the other, an op works on one chunk: "5F2.1" is the forward of chunk 1 of micro-batch 2.
+// Op::micro is then the chunk's number in the schedule, 2 k + 1, and a schedule of m micro-batches counts m k of them.
+// Forwards of a micro-batch follow the order of its chunks, backwards the reverse. "(5F1;2B0)" is an overlapped pair
+// (DualPipe): one step of the rank. It begins when the inputs of both ops are available and passes on the outputs of
+// both at its end.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Op {
   OpKind kind = OpKind::forward;
   StageId stage;
   Micro micro;
-  bool overlapped = false;  // with the next op of its rank: the first of a pair
+  bool overlapped = false;  // with the next op of its rank: this is the first of a pair
   friend bool operator==(const Op&, const Op&) = default;
 };
 
@@ -37,8 +37,8 @@ inline Op weight_gradient_op(int stage, int micro) { return {OpKind::weight_grad
 
 struct Schedule {
   std::vector<std::vector<Op>> ranks;
-  int microbatches = 0;       // where sequences are cut: times the chunks of each
-  bool forward_only = false;  // inference: F and nothing else
+  int microbatches = 0;       // if sequences are cut: times the chunks of each
+  bool forward_only = false;  // inference: only F
   int sequence_chunks = 1;    // of every micro-batch's sequences
   int whole_microbatches() const { return microbatches / sequence_chunks; }
   std::vector<Op>& ops(Rank rank) { return ranks[rank.index()]; }
@@ -48,7 +48,7 @@ struct Schedule {
 
 Schedule empty_schedule(int ranks, int microbatches);
 
-// An order that needs no memory: op k (from 0) of a rank, computed from its place.
+// An order that needs no memory: it computes op k (from 0) of a rank.
 struct OpRule {
   std::function<Op(int rank, std::int64_t k)> op;
   std::int64_t ops = 0;  // of every rank in an update
@@ -61,30 +61,30 @@ using StageOrders = std::vector<std::vector<Op>>;  // per stage, its compute ops
 // Whether any two ops run as an overlapped pair.
 bool has_pairs(const Schedule& schedule);
 
-// The order in which a schedule's ranks run their forwards, the rest left out: what its system does in inference.
+// The forwards of a schedule in the order of its ranks, without all other ops: the system's inference.
 Schedule forwards_of(const Schedule& schedule);
 
 char letter(OpKind kind);  // F, B, I, W
-// The number of a micro-batch as a schedule writes it: "2", or "2.1" where sequences are cut.
+// The number of a micro-batch in the text form: "2", or "2.1" if sequences are cut.
 std::string micro_text(Micro micro, int sequence_chunks);
 std::string to_text(const Op& op, int sequence_chunks = 1);  // "5I2", "5I2.1"
 Op parse_op(std::string_view text);                          // of whole sequences; throws InputError
-// What a rank does step by step: "0F0", "(0F1;3B4)".
+// The steps of a rank: "0F0", "(0F1;3B4)".
 std::vector<std::string> step_texts(const std::vector<Op>& ops, int sequence_chunks = 1);
-// One line a rank: "rank 0: 0F0 0F1 ..."; of inference, the line "forward only" before them.
+// One line per rank: "rank 0: 0F0 0F1 ..."; for inference after the line "forward only".
 std::string to_text(const Schedule& s);
 Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
 
 // The stage DAG: which stages feed which. A chain unless the plan says otherwise.
 struct StageGraph {
   std::vector<std::vector<StageId>> predecessors, successors;  // each ascending
-  // Per stage: how many of the schedule's micro-batches one of its ops takes at once; empty: one. With 4, "5F2" is the
-  // forward of stage 5 for micro-batches 8 to 11.
+  // Per stage: number of the schedule's micro-batches that one of its ops takes at once; empty: one. With 4, "5F2" is
+  // the forward of stage 5 for micro-batches 8 to 11.
   std::vector<int> microbatches_per_op = {};
-  // Stages that hold copies of one weight, which tied layers use (ModelGraph with_copies), ascending; in the order of
+  // Stages with copies of one weight that tied layers use (ModelGraph with_copies), ascending; in the order of
   // copied_layers().
   std::vector<std::vector<StageId>> copies = {};
-  // Where a stage uses a weight of another one, on all of its ranks.
+  // A stage uses a weight of another stage, on all of its ranks.
   struct Loan {
     StageId reader, owner;
   };
@@ -96,9 +96,8 @@ struct StageGraph {
   }
 };
 
-// What an op of one stage touches of a neighbour, as half-open ranges of the neighbour's own ops and of the messages
-// between the two. A message holds the largest number of micro-batches that both stages' ops are made of (the greatest
-// common divisor of their numbers of micro-batches per op).
+// The ops of a neighbour, and the messages between the two stages, that one op of a stage needs, as half-open ranges. A
+// message holds the greatest common divisor of both stages' numbers of micro-batches per op.
 struct MicroRange {
   int first, last;
 };
@@ -111,14 +110,14 @@ StageGraph chain(int stages);
 // Throws InputError at `where` for an edge out of range, a repeated edge or a cycle.
 StageGraph stage_graph(int stages, const std::vector<std::pair<StageId, StageId>>& edges, const std::string& where);
 
-// Which ranks hold a stage. Several: replicas, each for some of the micro-batches.
+// Which ranks hold a stage. Several are replicas, each for some of the micro-batches.
 struct Placement {
   std::vector<std::vector<Rank>> stages;
   // Micro-batch i belongs to replica replica_of[i] of every stage; empty: to replica i mod replicas. A bidirectional
   // pipeline has two replicas of a stage, one for each direction.
   std::vector<std::size_t> replica_of = {};
-  // Per stage, the rank that runs its W where that is not the rank of its F and I, else -1; empty: every stage's W run
-  // where its F and I do. Such a stage has one replica.
+  // Per stage, the rank that runs its W if it is not the rank of its F and I, else -1; empty: every stage's W run on
+  // the rank of its F and I. Such a stage has one replica.
   std::vector<Rank> weight_gradient_ranks = {};
   Rank rank_of(StageId stage, Micro micro) const {
     const auto& ranks = stages[stage.index()];
@@ -138,16 +137,16 @@ struct Placement {
 };
 Placement one_stage_per_rank(int ranks);
 
-// A schedule and its placement `times` times in a row, each time with the micro-batches after those of the time before.
-// Throws InputError where the replicas of a stage do not divide its ops and stages take several micro-batches at once.
+// A schedule and its placement repeated `times` times, each time with the following micro-batches. Throws InputError if
+// the replicas of a stage do not divide its ops and stages take several micro-batches at once.
 struct PlacedSchedule {
   Schedule schedule;
   Placement placement;
 };
 PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const Placement& placement, int times);
 
-// Peaks of one rank, in micro-batches of one stage, or in chunks where sequences are cut. They follow from the order
-// alone, whatever the times. Zero where nothing is kept for a backward (inference).
+// Peaks of one rank, in micro-batches of one stage, or in chunks if sequences are cut. They depend only on the order,
+// not on times. Zero if nothing is kept for a backward (inference).
 struct RankPeak {
   int in_flight = 0;              // between F and the end of I or B
   int until_weight_gradient = 0;  // between F and the end of W or B

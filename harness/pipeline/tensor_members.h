@@ -1,8 +1,7 @@
-// From what is decided for tensor-parallel groups to what every device does. A plan
-// for groups treats each as one device; group g becomes the devices g degree ... g degree + degree - 1, and every
-// stage, layer, rank and device x of the groups' plan the `degree` ones from x degree on. A stage of member k feeds
-// only stages of member k: with the layers of TensorModel::all the members' pipelines run in parallel, and what
-// they sum they sum inside their ops.
+// Expands a plan for tensor-parallel groups to all devices. A plan for groups treats each group as one device. Group g
+// becomes the devices g degree ... g degree + degree - 1, and every stage, layer, rank and device x of the groups' plan
+// becomes the `degree` ones from x degree on. A stage of member k feeds only stages of member k: with the layers of
+// TensorModel::all the members' pipelines run in parallel, and they exchange sums only inside their ops.
 #pragma once
 
 #include <vector>
@@ -19,7 +18,7 @@ Plan members_of(const Plan& groups, int degree);
 Schedule members_of(const Schedule& groups, int degree);
 WeightRule members_of(WeightRule groups, int degree);  // of a system with a flush
 CostGraph members_of(const CostGraph& member, int degree);
-// What every rank has, from what every group has.
+// The values of every group's ranks, from one value per group.
 template <class Value>
 std::vector<Value> members_of(const std::vector<Value>& groups, int degree) {
   std::vector<Value> result;
@@ -27,11 +26,11 @@ std::vector<Value> members_of(const std::vector<Value>& groups, int degree) {
   return result;
 }
 
-// members_of() a plan, told in its groups: stages with all their devices and the degree (PlanStage::tensor).
+// A members' plan in the form of its groups: stages with all their devices and the degree (PlanStage::tensor).
 Plan shared_plan(const Plan& members, int degree);
 
-// The plan for groups behind one whose stages all give `degree` neighbouring devices to a replica (PlanStage::tensor).
-// Throws InputError where stages have other degrees, or a replica's devices are no such group.
+// The plan for groups of a plan in which each replica of a stage has `degree` neighbouring devices (PlanStage::tensor).
+// Throws InputError if stages have other degrees, or a replica's devices are no such group.
 Plan groups_of(const Plan& plan, int degree);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The stages of a graph in an order in which each comes after all that feed it.
+// The stages of a graph in topological order: each after all that feed it.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Stages of a cycle, and those after it, are left out.
+// Leaves out stages of a cycle, and those after it.
 std::vector<StageId> topological_order(const StageGraph& graph);
 
 }  // namespace sluice

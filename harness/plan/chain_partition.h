@@ -1,6 +1,5 @@
-// Cutting a chain of layers into contiguous stages: the exact dynamic program that minimises the
-// time of the slowest stage (compute and, where asked, the message it receives). O(stages *
-// layers^2).
+// Cutting a chain of layers into contiguous stages: the exact dynamic program that minimises the time of the slowest
+// stage (compute and, optionally, the message it receives). O(stages * layers^2).
 #pragma once
 
 #include <functional>
@@ -10,20 +9,19 @@
 
 namespace sluice {
 
-// stage_seconds(first, last, stage): time of layers [first, last) as stage number `stage`.
-// Returns the first layer of every stage, plus `layers` at the end: size stages + 1. Every stage
-// gets at least one layer; ties keep the earliest cut. Throws InputError if stages > layers or
-// every cut takes for ever (an infinite stage_seconds: does not fit).
+// stage_seconds(first, last, stage): time of layers [first, last) as stage number `stage`; infinite: does not fit.
+// Returns the first layer of every stage, plus `layers` at the end: size stages + 1. Every stage gets at least one
+// layer; ties keep the earliest cut. Throws InputError if stages > layers or every cut is infinite.
 std::vector<int> partition_chain(int layers, int stages, const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);
 
-// One contiguous stage for every entry of `stage_devices`: the slowest stage takes least, by F + I + W on the slowest
-// of its devices and, with Problem::cuts_count_messages, what it receives from the stage before: a micro-batch's
-// tensors that cross the cut, and their gradients on the way back, over the slowest path between the two. Without
-// messages a cut may split a residual block, so that two tensors cross instead of one. Losses stay with the layer
-// before them. Cuts are where Problem::cut_before lets them be. Where the problem gives the stages (first_layers), they
-// are those instead. Throws InputError at `where` if the model has too few layers or the cluster too few devices, and
-// at "stages" if those that are given are not as many, or one begins with a layer that belongs to the one before it
+// One contiguous stage for every entry of `stage_devices`, with minimal time of the slowest stage. A stage takes F + I
+// + W on the slowest of its devices and, with Problem::cuts_count_messages, its messages from the previous stage: a
+// micro-batch's tensors that cross the cut, and their gradients on the way back, over the slowest path between the two.
+// Without messages a cut may split a residual block, so that two tensors cross instead of one. Losses stay with the
+// layer before them. Cuts are only where Problem::cut_before allows them. Given stages (Problem::first_layers) replace
+// all this. Throws InputError at `where` if the model has too few layers or the cluster too few devices, and at
+// "stages" if the number of given stages is wrong, or one begins with a layer that belongs to the previous one
 // (layer_groups.h).
 Plan chain_on(const Problem& problem, const std::vector<std::vector<DeviceId>>& stage_devices,
               const std::string& where);
@@ -34,8 +32,8 @@ Plan balanced_chain(const Problem& problem, int stages, const std::string& where
 // `chunks` stages per device (virtual stages): problem.devices * chunks stages.
 Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement, const std::string& where);
 
-// Two pipelines against each other: stage s on devices s (replica 0) and p - 1 - s (replica 1).
-// replica_of[i]: which of them runs micro-batch i.
+// Two pipelines in opposite directions: stage s on devices s (replica 0) and p - 1 - s (replica 1). replica_of[i]: the
+// one that runs micro-batch i.
 Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where);
 
 }  // namespace sluice

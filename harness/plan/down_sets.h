@@ -1,7 +1,6 @@
-// Down-sets: the sets of nodes of a DAG that hold, with a node, everything on one side of it. Two
-// nested ones differ by a contiguous set, so they are the states of the exact dynamic programs of
-// Piper (section 4 there; closed under successors) and of Tarnawski et al. (closed under
-// predecessors).
+// Down-sets: sets of nodes of a DAG that hold, for each node, all nodes on one side of it. Two nested ones differ by a
+// contiguous set, so they are the states of the exact dynamic programs of Piper (section 4 there; closed under
+// successors) and of Tarnawski et al. (closed under predecessors).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,12 @@ namespace sluice {
 
 struct DownSets {
   std::size_t nodes = 0;
-  std::size_t words = 0;                   // of 64 bits a set
+  std::size_t words = 0;                   // of 64 bits, per set
   std::vector<std::uint64_t> bits;         // set after set; set 0 is empty
   std::vector<int> size;                   // nodes in each set
-  std::vector<int> by_size;                // the sets, small ones first, then by number
-  std::vector<std::vector<int>> one_less;  // per set: those with one node less, as they were found
-  bool complete = true;                    // false: there are more than the cap, and these are none
+  std::vector<int> by_size;                // the sets by size, then by number
+  std::vector<std::vector<int>> one_less;  // per set: those with one node less, in the order of the search
+  bool complete = true;                    // false: more sets than the cap, and none are stored
   int full = 0;                            // the set of all nodes
 
   std::size_t count() const { return size.size(); }
@@ -34,8 +33,8 @@ struct DownSets {
   }
 };
 
-// Sets that hold, with node v, all of needs[v]. Depth first, lower nodes first: the order in which
-// the authors' programs number them, which decides their ties.
+// Sets that hold, for each node v, all of needs[v]. Depth first, lower nodes first: the numbering of the authors'
+// programs, which decides their ties.
 DownSets down_sets(const std::vector<std::vector<int>>& needs, std::int64_t cap);
 
 // The down-sets within `set`, without itself, in the order of the authors' depth-first walk.

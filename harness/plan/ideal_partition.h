@@ -23,7 +23,7 @@ struct PlacedDevice {
 
 struct IdealPartition {
   std::vector<PlacedDevice> devices;  // in the order of the data
-  double load = 0;                    // the largest; infinity: nothing fits
+  double load = 0;                    // the largest; infinity: no placement fits
   std::int64_t down_sets = 0, pairs = 0;
   bool complete = true;
 };

@@ -1,5 +1,5 @@
-// Groups of layers that planners move as one: a view or a loss goes where the layer before it goes, since a stage of
-// nothing but a view would be a message for nothing. Every other layer is a group of its own.
+// Groups of layers that planners move together: a view or a loss stays with the layer before it, because a stage with
+// only a view would cost a message for no work. Every other layer is a group of its own.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct LayerGroup {
   double parameters = 0;    // bytes of the weights
   double gradients = 0;     // bytes of their gradients, as replicas sum them
   double resident = 0;      // bytes of both, and of the fp32 copies of mixed precision
-  double output = 0;        // bytes that other groups read (or nobody: the model's output)
+  double output = 0;        // bytes that other groups read, or the model's output
   double kept = 0;          // bytes of all its layers' outputs: roughly what the backward needs
   double seconds() const { return forward + backward; }
 };
@@ -33,19 +33,19 @@ struct LayerGroupGraph {
   std::vector<std::vector<int>> successors, predecessors;  // of every group, each once, in the order of the edges
 };
 
-// A view or a loss is in the group of the layer that stands before it in the model's order. Each group then is a range
-// of consecutive layers, and the groups are in topological order.
+// A view or a loss is in the group of the layer before it in the model's order. Each group is then a range of
+// consecutive layers, and the groups are in topological order.
 LayerGroupGraph layer_groups(const CostGraph& costs);
 
-// A view or a loss is in the group of the layer whose output it reads first, wherever that stands in the order; a view
-// of the model's input is in the group of the layer that reads it, if that is one layer only. Branches that the order
-// of the layers interleaves stay apart.
+// A view or a loss is in the group of the layer whose output it reads first, at any place in the order. A view of the
+// model's input is in the group of the layer that reads it, if that is one layer only. Branches whose layers alternate
+// in the order stay in separate groups.
 LayerGroupGraph layer_groups_by_producer(const CostGraph& costs);
 
 // Layers of the groups [first, last) of layer_groups(), ascending.
 std::vector<int> layers_of(const LayerGroupGraph& graph, int first, int last);
 
-// crossing[i]: bytes that go over the cut before group i of layer_groups(), every tensor once. Size groups + 1.
+// crossing[i]: bytes over the cut before group i of layer_groups(), each tensor once. Size groups + 1.
 std::vector<double> bytes_over_cuts(const LayerGroupGraph& graph);
 
 }  // namespace sluice

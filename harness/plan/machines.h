@@ -1,5 +1,5 @@
-// The cluster as planners see it: groups of devices joined by fast links inside groups joined by
-// slower ones.
+// The cluster in the form that planners use: groups of devices joined by fast links inside groups joined by slower
+// ones.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// `devices`, where a planner may keep something for every pair of them; throws InputError where they are too many.
+// Returns `devices`; throws InputError if they are too many for a planner's storage per pair of devices.
 std::size_t few_enough_to_compare(int devices);
 
 // Bandwidth of the path between any two of the first `devices` devices, bytes/s (its slowest link).
@@ -29,10 +29,9 @@ class Bandwidths {
   std::vector<double> bandwidth_;
 };
 
-// Devices in nested groups of equal size: `order` lists them so that every group of every level is
-// contiguous; counts[k] groups of level k - 1 (devices for k = 0) make one of level k, and two of
-// them are joined at bandwidths[k]. Uneven groups are not told apart: their level takes on the
-// bandwidth of the one around it.
+// Devices in nested groups of equal size. `order` lists them so that every group of every level is contiguous.
+// counts[k] groups of level k - 1 (devices for k = 0) make one of level k, and two of them are joined at bandwidths[k].
+// Uneven groups are merged: their level takes the bandwidth of the level around it.
 struct MachineTree {
   std::vector<DeviceId> order;
   std::vector<int> counts;
@@ -40,11 +39,11 @@ struct MachineTree {
 };
 MachineTree machine_tree(const Bandwidths& bandwidths);
 
-// The costs as planners for equal devices see them: every layer as slow as on the slowest of the
-// first `devices` devices.
+// The costs for planners that assume equal devices: every layer as slow as on the slowest of the first `devices`
+// devices.
 CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int devices);
 
-// Bytes of the smallest of the first `devices` devices.
+// Bytes of the smallest memory among the first `devices` devices.
 double smallest_memory(const Cluster& cluster, int devices);
 
 }  // namespace sluice

@@ -1,10 +1,10 @@
-// What a system's planner decides, after the checks that do not depend on which system it is.
+// The plan of a system, after the checks that are the same for all systems.
 //
-// All planners (System::candidates) are treated alike. rank=objective: asked once, and the plan of the least objective
-// is taken, the paper's rule. rank=simulated: asked under every limit 1, 2, 4, ... on a stage's replicas, from none
-// down, as long as there is time (search_seconds, for all together); plain data parallelism is a candidate too where
-// stages may have replicas; and the candidate is taken whose update takes least on the virtual clock, memory included.
-// Equal ones: the first.
+// All planners (System::candidates) are treated alike. rank=objective: the planner is called once, and the plan with
+// the lowest objective is taken, as in the papers. rank=simulated: it is called under every limit on a stage's
+// replicas, from none down (..., 4, 2, 1), while there is time (search_seconds, for all together). If stages may have
+// replicas, plain data parallelism is also a candidate. The candidate with the fastest update on the virtual clock that
+// fits the memory is taken; of equal ones, the first.
 #pragma once
 
 #include "harness/pipeline/system.h"
@@ -12,7 +12,7 @@
 namespace sluice {
 
 // Throws InputError at the system's name: more ranks than the cluster has devices, numbers of ranks and micro-batches
-// that the system has no order for, or what its planner finds.
+// without an order of the system, or errors of its planner.
 PlannedPipeline make_plan(const System& system, const Problem& problem, const Options& options);
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// For tests of placements: operator graphs from a few numbers or at random, and the best placement
-// of all there are.
+// For tests of placements: operator graphs from a few numbers or at random, and the optimal placement by brute force.
 #pragma once
 
 #include <rapidcheck.h>
@@ -25,8 +24,8 @@ inline OperatorGraph graph_of(const std::vector<double>& latency, const std::vec
   return graph;
 }
 
-// Up to `most` - 1 forward operators with whole-numbered latencies, half of the time with their
-// gradients; to be called within a property.
+// Up to `most` - 1 forward operators with integer latencies, half of the time with their gradients; to be called within
+// a property.
 inline OperatorGraph random_operator_graph(int most) {
   const int n = *rc::gen::inRange(1, most);
   std::vector<double> latency, send;
@@ -57,14 +56,14 @@ inline OperatorGraph random_operator_graph(int most) {
   return graph;
 }
 
-// What a placement must keep of the forward pass's order.
+// Constraint of a placement on the forward pass's order.
 enum class Split {
   any,
   contiguous,  // no path leaves a device and comes back to it
-  ordered,     // the devices can be put in an order that no edge runs against
+  ordered,     // the devices have an order that no edge contradicts
 };
 
-// paths[a][b]: is there a path from a to b along `paths` as given?
+// paths[a][b]: is there a path from a to b? `paths` is given as the edges.
 inline void close(std::vector<std::vector<bool>>& paths) {
   for (std::size_t k = 0; k < paths.size(); ++k)
     for (std::size_t i = 0; i < paths.size(); ++i)
@@ -96,7 +95,7 @@ inline bool keeps(Split split, const OperatorGroups& groups, const std::vector<i
   return true;
 }
 
-// The least largest load of all placements; infinity: none fits.
+// The min over all placements of the largest load; infinity: none fits.
 inline double brute_force(const OperatorGraph& graph, Split split) {
   const OperatorGroups groups = group_operators(graph);
   const int devices = graph.accelerators + graph.cpus;

@@ -1,5 +1,5 @@
-// When the ops of a chain begin, by the order of every stage: what planners that choose cuts or orders compare. Every
-// stage has a device of its own, and a message takes the same time over every cut, whatever it holds.
+// Start times of the ops of a chain, for given orders of its stages: planners compare cuts or orders by them. Every
+// stage has its own device, and a message takes the same time over every cut, for any size.
 #pragma once
 
 #include <vector>
@@ -19,8 +19,8 @@ struct OrderTiming {
   double makespan = 0;                          // seconds from the first op to the last
 };
 
-// An op begins once its stage is free and its input is there. orders: F and B of every micro-batch, which must come to
-// their end.
+// An op begins once its stage is free and its input has arrived. orders: F and B of every micro-batch, without a
+// deadlock.
 OrderTiming time_order(const StageOrders& orders, const ChainSeconds& seconds);
 
 }  // namespace sluice

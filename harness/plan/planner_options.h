@@ -1,11 +1,11 @@
-// The options that every planner has (make_plan.h says what they do).
+// The options of every planner (make_plan.h has their meaning).
 #pragma once
 
 #include "harness/base/options.h"
 
 namespace sluice {
 
-// newer: than the first records of the system, which keep their digests.
+// newer: the option is newer than the system's first records, which keep their digests.
 inline OptionSpec rank_option(bool newer = false) {
   return {.name = "rank",
           .default_value = "objective",

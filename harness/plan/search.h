@@ -1,5 +1,5 @@
-// The limits that every search takes: where they run out, it ends with the best plan so far. What it says of itself is
-// SearchReport (harness/pipeline/plan.h).
+// The limits of every search: when one is reached, the search ends with the best plan so far. SearchReport
+// (harness/pipeline/plan.h) describes the search.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// What no plan can do: its time, load or memory.
+// An infeasible time, load or memory.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct SearchLimits {
@@ -18,14 +18,14 @@ struct SearchLimits {
   std::int64_t sets = 40'000;  // down-sets or states; a graph with more is cut as a chain
 };
 
-// Has the time run out? Counts the processor time of its thread from its making on. Whoever asks is stopped, too, where
-// the case is (harness/base/stop.h).
+// A limit on the processor time of its thread, from its construction on. A check also stops the caller if the case is
+// stopped (harness/base/stop.h).
 class Deadline {
  public:
   explicit Deadline(double seconds) : seconds_(seconds) {}
   bool passed() const {
     check_stop();
-    return thread_seconds() - begin_ >= seconds_;  // of no time at all, nothing is left
+    return thread_seconds() - begin_ >= seconds_;  // a limit of 0 is reached at once
   }
 
  private:

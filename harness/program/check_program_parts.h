@@ -1,4 +1,4 @@
-// Parts of check(Program) (check_program.h) that are long enough for files of their own.
+// Parts of check(Program) (check_program.h) in files of their own.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// Gathered copies, and gradients that wait for a reduce-scatter, of one rank's sharded stages, in program order.
+// Checks gathered copies, and gradients that wait for a reduce-scatter, of one rank's sharded stages, in program order.
 void check_sharding(const Program& program, Rank rank, std::vector<Violation>& found);
 
-// Where the stashes of one rank are, in program order.
+// Checks the places of one rank's stashes, in program order.
 void check_stash_moves(const Program& program, Rank rank, std::vector<Violation>& found);
 
-// Runs the program without time (its data, messages and collectives): inputs that come too late, and deadlocks, each as
-// its cycle of ranks. The program's channels must have passed their check. Linear in the instructions.
+// Runs the program without time (its data, messages and collectives). Finds inputs that come too late, and deadlocks,
+// each as its cycle of ranks. The program's channels must have passed their check. Linear in the instructions.
 void run_without_time(const Program& program, SendEnd sends, InstructionText text, std::vector<Violation>& found);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Everything that can be wrong with a schedule before it is lowered: ops that are missing, twice or on a wrong rank,
-// replicas without micro-batches, ranks that wait for one another.
+// Checks a schedule before lowering: ops that are missing, twice or on a wrong rank, replicas without micro-batches,
+// ranks that wait for one another.
 #pragma once
 
 #include <vector>

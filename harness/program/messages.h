@@ -1,19 +1,18 @@
-// The messages of a program: what changes ranks, numbered by channel. There is one channel for each (sender, receiver),
-// first in first out. A sender's messages are numbered in the order in which its ops make them, and the receiver's
-// instructions are listed in that same order, so that both ends agree by construction.
+// The messages of a program: values that change ranks, numbered by channel. There is one channel for each (sender,
+// receiver), first in first out. A sender's messages are numbered in the order in which its ops make them, and the
+// receiver's instructions have that same order, so both ends agree by construction.
 //
-// Values that travel along an edge of the stage graph are activations (down it) and their gradients (up it). Besides
-// them, where a stage's W run on another rank than its F and I (Placement::weight_gradient_ranks), every I sends the
-// stash that its W needs, and the last W of every update sends the sum of its weight gradients back. With
-// RunPolicy::step_barrier every rank tells rank 0 that it has stepped, and rank 0 tells the others once it has heard it
-// of all.
+// Values on an edge of the stage graph are activations (downstream) and their gradients (upstream). If a stage's W run
+// on another rank than its F and I (Placement::weight_gradient_ranks), every I also sends the stash that its W needs,
+// and the last W of every update sends the sum of its weight gradients back. With RunPolicy::step_barrier every rank
+// tells rank 0 that it has stepped, and rank 0 tells the others once all have.
 //
-// Inference has no gradients to hold a fast stage back. With RunPolicy::queue, where a rank has one stage and takes the
-// micro-batches in order (in another order a bounded queue could stop for ever), an op that begins tells the makers of
-// its inputs so (a credit), and an op waits until those of its messages that nobody has begun to use leave room for one
-// more on every edge. An edge that skips stages has room for one more on each stage that it skips. Where a rank has
-// several stages its own order holds it back: it comes to the first again only after the last. Nobody waits for the
-// credits of an edge's last messages, so they are not sent.
+// Inference sends no gradients, which would throttle a fast stage. With RunPolicy::queue, for ranks with one stage that
+// take the micro-batches in order (in another order a limited queue could deadlock), an op sends a credit to the makers
+// of its inputs when it begins. An op waits until every edge has room for one more message that has no credit yet. An
+// edge that skips stages has room for one more message per skipped stage. A rank with several stages needs no credits:
+// it runs its first stage again only after the last. Nothing waits for the credits of an edge's last messages, so they
+// are not sent.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,8 @@
 
 namespace sluice {
 
-// How many messages between two stages may wait for the second one: `queue` and one more for each stage that the edge
-// skips, times what an op makes or takes at once.
+// Max messages between two stages that wait for the second one: `queue` plus one for each stage that the edge skips,
+// times the number that an op makes or takes at once.
 int queue_room(const StageGraph& graph, StageId from, StageId to, int queue);
 
 class Messages {
@@ -40,20 +39,20 @@ class Messages {
   // The receives of a channel, in the order of its sends.
   const std::vector<Instruction>& receives(int channel) const { return receives_[channel]; }
 
-  // Place `position` of a channel: the receiver takes everything up to there before it goes on.
+  // Place `position` of a channel: the receiver takes all messages up to it before it continues.
   struct Awaited {
     int channel;
     std::int32_t position;
   };
-  // Adds what an op needs from other ranks.
+  // Adds the inputs of an op from other ranks.
   void add_inputs(const Op& op, std::vector<Awaited>& awaited) const;
-  // Adds the credits that an op gives when it begins.
+  // Adds the credits that an op sends when it begins.
   void add_credits(const Op& op, std::vector<Instruction>& sends) const;
-  // Adds the sends of what an op has made for other ranks.
+  // Adds the sends of an op's outputs to other ranks.
   void add_sends(const Op& op, std::vector<Instruction>& sends) const;
 
   // Between a stage's rank and the rank of its W: the sum of the weight gradients of an update.
-  int weight_gradient_sums(StageId stage) const;  // how many there are
+  int weight_gradient_sums(StageId stage) const;  // their number
   Awaited weight_gradient_sum(StageId stage, int update) const;
   Instruction send_weight_gradient_sum(StageId stage, int update) const;
   // The step barrier's messages.
@@ -64,12 +63,12 @@ class Messages {
   struct StageEdges {
     std::vector<std::size_t> down, up;  // edges to successors, from predecessors
   };
-  // A value on an edge that one op makes or takes, and the op's counterpart is on another rank.
+  // A value on an edge that an op makes or takes, whose other op is on another rank.
   struct EdgeValue {
     std::size_t edge;
     StageId peer;
     Micro message;
-    Rank rank;  // of the counterpart
+    Rank rank;  // of the other op
   };
 
   template <class Visit>
@@ -101,10 +100,10 @@ class Messages {
   std::vector<std::vector<Instruction>> receives_;     // per channel
   std::unordered_map<std::uint64_t, int> channel_of_;  // by ends()
   std::vector<std::int32_t> position_;        // of an edge's message in its channel: slot(edge, message, gradient)
-  std::vector<std::int32_t> stash_position_;  // [stage][micro]; empty: every W runs where its F and I do
+  std::vector<std::int32_t> stash_position_;  // [stage][micro]; empty: every W runs on the rank of its F and I
   std::vector<std::vector<std::int32_t>> sum_position_;  // [stage][update]; as above
-  // Of an edge's message, slot(edge, message): the message whose credit it waits for, -1: none; whether it gives one;
-  // and that credit's place in its channel. Empty: there are no credits.
+  // For an edge's message, slot(edge, message): the message whose credit it waits for, -1: none; and the place in its
+  // channel of the credit that it gives, if any. Empty: there are no credits.
   std::vector<std::int32_t> credit_of_, credit_position_;
   std::vector<bool> gives_credit_;
 };

@@ -1,4 +1,4 @@
-// What tests of several files of this room ask of programs and violations.
+// Helpers for this room's tests of programs and violations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// The instructions of a rank, one a line.
+// The instructions of a rank, one per line.
 inline std::string text_of(const std::vector<Instruction>& rank) {
   std::string text;
   for (const Instruction& i : rank) text += to_text(i) + "\n";

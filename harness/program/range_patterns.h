@@ -1,4 +1,4 @@
-// What the ranges of a trace's compute ops are called.
+// Names of the ranges of a trace's compute ops.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace sluice {
 
 // ECMAScript regular expressions, found anywhere in an event's name. Groups: none; the micro-batch; or the stage and
-// the micro-batch. All empty: the names that PyTorch's schedules give (trace_ranges.cpp).
+// the micro-batch. All empty: the names of PyTorch's schedules (trace_ranges.cpp).
 struct RangePatterns {
   std::string forward, backward, input_gradient, weight_gradient;
 };

@@ -1,4 +1,4 @@
-// Staleness as a program really has it, for a record to compare with what a paper promises.
+// The staleness of a program, which a record compares with the paper's.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Per rank: the most updates of a stage between the version that a micro-batch's forward read and the update that its
-// gradient is part of. 0 on a rank without forwards.
+// Per rank: max number of updates of a stage between the version that a micro-batch's forward read and the update that
+// its gradient is part of. 0 on a rank without forwards.
 std::vector<int> staleness_of(const Program& program);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a traced run says of its pipeline: idle time, exposed communication, imbalance, and what the stages cost.
+// Figures of a traced run's pipeline: idle time, exposed communication, imbalance, and the costs of the stages.
 #pragma once
 
 #include <optional>
@@ -21,26 +21,26 @@ struct TracedStage {
 struct TracedRankFigures {
   int rank = 0;
   std::vector<int> stages;
-  double busy = 0;  // seconds of an update in compute ops, exposed communication inside them left out
-  double idle = 0;  // seconds of an update: makespan minus busy
-  // Seconds of an update in communication that no compute hides: a part of idle, or after the last op.
+  double busy = 0;  // seconds per update in compute ops, without exposed communication inside them
+  double idle = 0;  // seconds per update: makespan minus busy
+  // Seconds per update in communication that no compute hides: a part of idle, or after the last op.
   double exposed = 0;
 };
 
-// Of an update: means over the traced updates.
+// Per update: means over the traced updates.
 struct TraceFigures {
   int updates = 0, microbatches = 0;
   double makespan = 0;           // first start to last end of all compute ops, seconds
-  std::optional<double> period;  // from the start of an update to that of the next, seconds; of several updates
+  std::optional<double> period;  // from the start of an update to that of the next, seconds; with several updates
   double bubble_ratio = 0, span_bubble = 0;  // as in program/trace.h
-  // Idle share between the latest first backward and the earliest last forward of the ranks: no rank warms up or
-  // drains. None where there is no such time, as in GPipe.
+  // Idle share between the latest first backward and the earliest last forward of the ranks, when no rank warms up or
+  // drains. None if there is no such time, as in GPipe.
   std::optional<double> steady_bubble;
   double exposed_share = 0;  // sum of exposed / (ranks * makespan)
   double imbalance = 0;      // slowest stage over the mean of the stages, in F + I + W
   std::vector<TracedRankFigures> ranks;
   std::vector<TracedStage> stages;  // 0, 1, ...
-  double latency = 0;  // seconds: median time that a waiting rank's next op begins after its input was made elsewhere
+  double latency = 0;  // seconds: median time from an input's end on another rank to the start of the waiting rank's op
   std::vector<std::string> notes;
 };
 

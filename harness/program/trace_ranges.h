@@ -1,4 +1,4 @@
-// The names of a trace's ranges: which compute op an event is the range of.
+// The names of a trace's ranges: the compute op of an event.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ struct Pattern {
   Opcode opcode;
   std::regex expression;
 };
-// Patterns of one kind of trace. The first set of which a trace has forwards is the one that counts: a range of
-// schedules.py holds one of stage.py.
+// Patterns of one kind of trace. The first set that matches forwards of the trace is used: a range of schedules.py
+// contains one of stage.py.
 using PatternSet = std::vector<Pattern>;
 
-// What an event's name says of the compute op that it is the range of.
+// The compute op in an event's name.
 struct NamedOp {
   std::size_t set = 0;
   Opcode opcode = Opcode::forward;
@@ -33,10 +33,10 @@ struct NamedOp {
 // The given patterns, or those of PyTorch, in the order in which they are tried. Throws InputError.
 std::vector<PatternSet> pattern_sets(const RangePatterns& given);
 
-// In order: for every set the first of its patterns that the name matches. Two of one set: an overlapped pair.
+// In order: for every set, the first of its patterns that the name matches. Two of one set: an overlapped pair.
 std::vector<NamedOp> ops_named(const std::string& name, const std::vector<PatternSet>& sets);
 
-// An op's text in a trace of sluice: "5I2", or "(5F1;2B0)", a pair. Of any other text none.
+// An op's text in a trace of sluice: "5I2", or a pair, "(5F1;2B0)". Empty for any other text.
 std::vector<NamedOp> ops_of_sluice(const std::string& name);
 
 std::optional<int> stage_in(const std::string& digits);  // none: no number, or too large

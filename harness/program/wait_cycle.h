@@ -1,4 +1,4 @@
-// A deadlock as people read it: the ranks that wait for one another, in order.
+// A deadlock in readable form: the ranks that wait for one another, in order.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace sluice {
 
-// What keeps a rank from its next op or instruction.
+// Why a rank does not run its next op or instruction.
 struct Wait {
-  int rank = -1;     // the rank that it waits for; -1: none, it is not blocked
-  std::string at;    // where it is: "4F7"
-  std::string need;  // what of `rank` it waits for: "3F7"; "": that it comes to the same collective
+  int rank = -1;     // the rank that it waits for; -1: it is not blocked
+  std::string at;    // its place: "4F7"
+  std::string need;  // what of `rank` it waits for: "3F7"; "": the same collective
 };
 
-// Of the first cycle of at least two ranks, from its lowest one: "ranks wait for one another in a cycle: rank 0 at 4F7
-// for 3F7 of rank 3, rank 3 at 3B3 for 4B3 of rank 0". None: there is no cycle. Linear in the ranks.
+// The first cycle of at least two ranks, from its lowest one: "ranks wait for one another in a cycle: rank 0 at 4F7 for
+// 3F7 of rank 3, rank 3 at 3B3 for 4B3 of rank 0". nullopt: no cycle. Linear in the ranks.
 std::optional<Violation> wait_cycle(std::size_t ranks, const std::function<Wait(std::size_t rank)>& wait_of);
 
 }  // namespace sluice

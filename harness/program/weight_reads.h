@@ -1,5 +1,5 @@
-// Which weights every compute op of a schedule reads: WeightRule applied to an order. Versions do not depend on timing,
-// only on the order of a stage's own ops, so that they can be written into the program.
+// The weights that every compute op of a schedule reads: WeightRule applied to an order. Versions depend only on the
+// order of a stage's own ops, not on times, so they can be written into the program.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// As the fields of Instruction of the same names.
+// The fields of Instruction with the same names.
 struct WeightRead {
   std::int32_t version = 0;
   std::int16_t horizon = 0;
@@ -19,17 +19,17 @@ struct WeightRead {
 
 class WeightReads {
  public:
-  // Takes graph, placement and rule from `program` and fills in its updates, micro-batches of an update and a step,
-  // predictions and retained versions. Throws InputError where the rule cannot be kept.
+  // Takes graph, placement and rule from `program` and sets its updates, micro-batches per update and per step,
+  // predictions and retained versions. Throws InputError if the rule is impossible.
   WeightReads(const Schedule& schedule, Program& program);
 
   const WeightRead& of_forward(const Op& op) const { return forward_[slot(op)]; }
-  // newest: the stage's version when the backward runs. Numbers a prediction that is new.
+  // newest: the stage's version when the backward runs. Numbers each new prediction.
   WeightRead of_backward(const Op& op, int newest);
   WeightRead of_recomputation(const Op& op, int newest) const;
   // A stage's version after `backwards` gradients of one of its replicas; 0 until a flush.
   int newest_after(int backwards) const;
-  // Of a stage whose W run on another rank: after this many I.
+  // For a stage whose W run on another rank: after this many I.
   int newest_after_delay(int input_gradients) const;
 
  private:

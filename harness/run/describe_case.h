@@ -1,5 +1,4 @@
-// What a record says of a case before it has trained: the case itself, its plan and its program. Training adds the
-// rest.
+// The record of a case before it has trained: the case itself, its plan and its program. Training adds the rest.
 #pragma once
 
 #include "harness/case/case.h"
@@ -10,13 +9,13 @@
 
 namespace sluice {
 
-// The record of a case that has not run: what the case says, and the environment.
+// The record of a case that has not run: its settings and the environment.
 Record record_of(const RunCase& c);
 
 void describe_plan(const RunCase& c, const Prepared& prepared, Record& record);
 
-// Theory, bytes sent, versions and predicted memory of a program of `microbatches` micro-batches; memory as memory()
-// predicts it for that program.
+// Theory, bytes sent, versions and predicted memory of a program of `microbatches` micro-batches; memory: of memory()
+// for that program.
 void describe_program(const RunCase& c, const Prepared& prepared, const Program& program, int microbatches,
                       const std::vector<RankMemory>& memory, Record& record);
 

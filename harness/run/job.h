@@ -1,7 +1,7 @@
-// Job: the processes that mpirun or srun started, which work through one sweep. The first one runs it as a single
-// process would (run_sweep) and tells the others, case by case, what to run with it; only it shows progress and writes
-// records. Cases on threads or on the virtual clock it runs alone. A process that dies ends the job, with a record of
-// the case it died in.
+// Job: the processes that mpirun or srun started, which work through one sweep. The first one runs it like a single
+// process (run_sweep) and announces to the others, case by case, what to run with it. Only the first shows progress and
+// writes records, and it runs cases on threads or on the virtual clock alone. If a process dies, the job ends with a
+// record of the running case.
 #pragma once
 
 #include <filesystem>
@@ -26,15 +26,14 @@ class Job {
 
   bool leads() const { return processes_->rank() == 0; }
   ProcessGroup& processes() { return *processes_; }
-  // Starts the failure detector: from here on a process that dies leaves a record with outcome "failed" in the file
+  // Starts the failure detector: from here on, the death of a process leaves a record with outcome "failed" in the file
   // `records`. Collective.
   void guard(const std::filesystem::path& records);
 
-  // In the first process: runs a case, as run_case(). After the last one dismiss() ends follow() in the
-  // others.
+  // In the first process: runs a case, as run_case(). After the last one, dismiss() ends follow() in the others.
   Record run(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks);
   void dismiss();
-  // In the others: runs those of these cases that the first one announces, until it dismisses them.
+  // In the others: runs those of these cases that the first process announces, until it dismisses them.
   void follow(const std::vector<RunCase>& cases, ProfileStore& profiles, const RunHooks& hooks);
 
  private:
@@ -44,7 +43,7 @@ class Job {
   std::unique_ptr<ProcessGroup> processes_;
   std::filesystem::path records_;
   std::mutex mutex_;
-  std::optional<Record> current_;  // of the case that runs: what to store should a process die now
+  std::optional<Record> current_;  // of the running case, to be stored if a process dies now
   std::unique_ptr<FailureDetector> failure_detector_;
 };
 

@@ -1,5 +1,4 @@
-// Preparing a case in the processes of a job: all of them plan it, and by the same costs, so that all have the same
-// program.
+// Preparing a case in the processes of a job: all of them plan with the same costs, so all have the same program.
 #pragma once
 
 #include <memory>
@@ -11,9 +10,9 @@
 
 namespace sluice {
 
-// Collective over the job. The first process plans, and measures for it if need be; the others then plan by its costs.
-// Returns the processes that hold the case's ranks, the job's first; null in the others, where `prepared` is not
-// filled in. Throws InputError in all of them.
+// Collective over the job. The first process plans, and measures for it if needed; the others then plan with its costs.
+// Returns the processes that hold the case's ranks, which are the job's first; null in the others, where `prepared` is
+// not set. Throws InputError in all of them.
 std::unique_ptr<ProcessGroup> prepare_in_job(const RunCase& c, ProcessGroup& job, ProfileStore& profiles,
                                              Prepared& prepared);
 

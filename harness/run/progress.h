@@ -15,11 +15,11 @@ ProgressStyle parse_progress(const std::string& text);  // auto | bar | plain | 
 class Progress {
  public:
   Progress(ProgressStyle style, std::size_t cases);
-  // Of a case, counted from 0; several may have begun and not ended. From any thread.
+  // For a case, counted from 0; several may run at once. Thread-safe.
   void begin(std::size_t index, const std::string& name);
-  void update(std::size_t index, double fraction);  // done of the case
+  void update(std::size_t index, double fraction);  // finished share of the case
   void end(std::size_t index, const std::string& outcome);
-  void note(const std::string& line);  // a line that is not a case's
+  void note(const std::string& line);  // a line that belongs to no case
 
  private:
   void draw(bool force);

@@ -8,13 +8,13 @@
 
 namespace sluice {
 
-// Thrown when `cancel` ended the case: there is no record of a run that the user took back.
+// Thrown when `cancel` ended the case: a run that the user cancelled has no record.
 struct Cancelled {};
 
-// Whatever happens to a case is in its record, so that the cases after it run: a system that cannot run it gives
-// "unsupported"; a plan over memory "out_of_memory"; a rank that dies "failed" with its number; data that is missing or
-// corrupt, or a process that gets no more memory, "failed"; its time limit, which counts from here, "timed_out". Of the
-// processes of a job, one that fails alone throws.
+// The record holds every failure of a case, so that the following cases run: "unsupported" if a system cannot run it;
+// "out_of_memory" for a plan over memory; "failed" with the rank's number if a rank dies, and for data that is missing
+// or corrupt, or a process that gets no more memory; "timed_out" for its time limit, which counts from here. In a job,
+// a process that fails alone throws.
 Record run_case(const RunCase& c, ProfileStore& profiles, const RunHooks& hooks);
 
 }  // namespace sluice

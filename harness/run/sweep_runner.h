@@ -1,6 +1,6 @@
-// Runs the cases of a sweep and stores a record of each, in their order. Those of the virtual clock may run side by
-// side, with the same records but for the seconds that planning took. Cases that have a result may be skipped; Ctrl-C
-// or a full disk ends the sweep with what was stored.
+// Runs the cases of a sweep and stores one record each, in their order. Cases of the virtual clock may run in parallel,
+// with the same records except for the seconds of planning. Cases with a result may be skipped. Ctrl-C or a full disk
+// ends the sweep and keeps the stored records.
 #pragma once
 
 #include <filesystem>
@@ -32,11 +32,11 @@ struct SweepOptions {
   ProgressStyle progress = ProgressStyle::plain;
   std::string checkpoints = {};         // RunHooks::checkpoints
   int jobs = 1;                         // cases of the virtual clock that run at the same time
-  std::optional<SweepPart> shard = {};  // of the sweep that the cases are
-  // none: by the number of cases. Those of `best` are stored at the end, in a second record of the same case, so that
-  // of a sweep that was killed, and of cases that resume skips, there are none.
+  std::optional<SweepPart> shard = {};  // the shard of the sweep that the cases are
+  // none: by the number of cases. Those of `best` are stored at the end, in a second record of the same case; so a
+  // sweep that was killed, and cases that resume skips, have none.
   std::optional<KeptTimelines> timelines = {};
-  bool again = false;  // without resume: also where `out` has a final outcome of a case, which otherwise is InputError
+  bool again = false;  // without resume: reruns cases with a final outcome in `out`, otherwise an InputError
 };
 
 struct SweepResult {
@@ -45,19 +45,19 @@ struct SweepResult {
   bool interrupted = false;
 };
 
-// What tells each case from those that describe() names alike: ", microbatches 16"; "" where it names no other.
+// Text that separates each case from others with the same describe(): ", microbatches 16"; "" if there are none.
 std::vector<std::string> differences(const std::vector<RunCase>& cases);
 
-// What run_sweep may run, in this order: the cases, each preceded by those trainings of its learning-rate search that
-// no case before it shares. A search of several rounds needs only some of the later rounds' trainings.
+// All cases that run_sweep may run, in order: each is preceded by those trainings of its learning-rate search that no
+// earlier case shares. A search of several rounds needs only some of the later rounds' trainings.
 std::vector<RunCase> with_tuning(const std::vector<RunCase>& cases);
-// As many as run, with the lowest rates in the place of those that the later rounds will train.
+// The expected number of them, with the lowest rates in place of those that the later rounds will train.
 std::vector<RunCase> expected_with_tuning(const std::vector<RunCase>& cases);
 
 using RunOne = std::function<Record(const RunCase&, const RunHooks&)>;
 
-// Throws InputError (unwritable output; before anything runs) and RunError (full disk; what was stored stays). run_one:
-// run_case() or Job::run() with the profiles of the command; tests give one of their own.
+// Throws InputError (unwritable output; before anything runs) and RunError (full disk; stored records stay). run_one:
+// run_case() or Job::run() with the profiles of the command; tests use their own.
 SweepResult run_sweep(const std::vector<RunCase>& cases, const SweepOptions& options, const RunOne& run_one);
 
 std::string describe(const RunCase& c);  // "gpipe fmnist_cnn wall 2 ranks seed 1"

@@ -1,7 +1,7 @@
-// Runs cases on both clocks, for results/validation.h to compare. Both clocks go in rounds: a round measures its own
-// profiles, each next to the cases that need it, and runs each case once on the virtual clock and once on the wall
-// clock, so that a machine whose speed changes does so for both alike. Every other round goes backwards. A case whose
-// updates are slow takes part in the first rounds only, until it has run for as long as the others.
+// Runs cases on both clocks, for results/validation.h to compare. Each round measures its own profiles, right before or
+// after the cases that need them, and runs each case once on the virtual clock and once on the wall clock, so that
+// changes of the machine's speed affect both alike. Every second round runs in reverse order. A case with slow updates
+// is only in the first rounds, until it has run for as long as the others.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ namespace sluice {
 struct ValidateOptions {
   std::string out;  // records, appended
   int rounds = 4;
-  double seconds = 0.25;  // of a case in a round, about; six updates at least
+  double seconds = 0.25;  // approximate time of a case in a round; at least six updates
   ProgressStyle progress = ProgressStyle::none;
-  std::string program;  // `sluice`, for mpirun to start
+  std::string program;  // `sluice`, started by mpirun
 };
 
 struct ValidateResult {
   std::vector<Record> records;        // of both clocks, marked with environment["validation"]
-  std::vector<std::string> left_out;  // cases that one of the clocks rejects, and why
+  std::vector<std::string> left_out;  // cases that one of the clocks rejects, with the reason
   bool interrupted = false;
 };
 

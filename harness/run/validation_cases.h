@@ -1,5 +1,5 @@
-// The cases on which the virtual clock is compared with the wall clock (`sluice validate`). None of them is measured by
-// a profile: profiles run the whole model on every rank, in an order that no system has.
+// The cases that compare the virtual clock with the wall clock (`sluice validate`). No profile measures one of them:
+// profiles run the whole model on every rank, in an order that no system has.
 #pragma once
 
 #include <string>
@@ -18,20 +18,19 @@ struct ValidationCase {
 
 struct ValidationScope {
   int ranks = 2;
-  bool processes = false;  // cases over MPI as well
-  bool few = false;        // one case of each kind, on small workloads
+  bool processes = false;  // also cases over MPI
+  bool few = false;        // one case of each kind, with small workloads
   DeviceKind device = DeviceKind::cpu;
 };
 
-// Every system with several workloads and numbers of micro-batches; on CPUs then recomputation, batched weight
-// gradients, sharding, data-parallel replicas and processes instead of threads. Cases that are the same experiment are
-// there once.
+// Every system with several workloads and numbers of micro-batches; on CPUs also recomputation, batched weight
+// gradients, sharding, data-parallel replicas and processes instead of threads. Equal experiments are included once.
 std::vector<ValidationCase> validation_cases(const ValidationScope& scope);
 
-// Those whose label holds `text`.
+// Cases whose label contains `text`.
 std::vector<ValidationCase> filtered(std::vector<ValidationCase> cases, const std::string& text);
 
-// The same case with other lengths, on either clock.
+// The same case with another number of steps, on either clock.
 RunCase of_steps(const ValidationCase& c, int steps);
 RunCase on_virtual_clock(const ValidationCase& c, int steps);
 

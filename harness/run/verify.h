@@ -13,11 +13,11 @@ struct VerifyResult {
   std::string name;
   enum class Verdict { pass, mismatch, unsupported } verdict = Verdict::pass;
   double largest_error = 0;  // |ours - expected| over all weights and losses
-  std::string detail;        // first mismatch, or why it is unsupported
+  std::string detail;        // first difference, or why it is unsupported
 };
 
-// tolerance: largest absolute error of a weight or a loss. only: names, or prefixes ending in '*'; empty: all. Throws
-// InputError for a file that is not such a file.
+// tolerance: max absolute error of a weight or a loss. only: names, or prefixes ending in '*'; empty: all. Throws
+// InputError for a file of another kind.
 std::vector<VerifyResult> verify(const Json& cases, const std::string& file, double tolerance,
                                  const std::vector<std::string>& only);
 

@@ -1,7 +1,7 @@
-// The virtual clock for an order that is given as a rule: a chain whose stage s is on rank s mod p, whose messages take
-// a latency and no time for their bytes. The order is checked and timed op by op in one pass, and no op is stored:
-// memory grows with the ranks and with the messages that wait, not with the ops. Equal to the bit to simulate() of
-// the lowered schedule on latency_cluster(), and to peaks() (a property test compares them).
+// The virtual clock for an order that is given as a rule, for a chain whose stage s is on rank s mod p and whose
+// messages take a latency and no time for their bytes. One pass checks and times the order op by op and stores no op:
+// memory grows with the ranks and the waiting messages, not with the ops. Results equal those of simulate() for the
+// lowered schedule on latency_cluster(), and of peaks(), to the bit (a property test compares them).
 #pragma once
 
 #include <span>
@@ -21,8 +21,8 @@ struct ChainTimes {
 };
 
 // rule: F and B, or F, I and W (a stage's in the order of its I), of every micro-batch of an update; costs: per stage.
-// The updates follow one another without a barrier. Throws logic_error where the rule is no order of these ops that
-// ends.
+// The updates follow one another without a barrier. Throws logic_error if the rule is not an order of these ops, or
+// deadlocks.
 ChainTimes time_chain(const OpRule& rule, std::span<const StageCost> costs, int ranks, int microbatches,
                       Seconds latency, int updates);
 

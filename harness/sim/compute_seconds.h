@@ -1,4 +1,4 @@
-// How long the ops of a stage take undisturbed.
+// Seconds of a stage's ops without interference.
 #pragma once
 
 #include "harness/program/program.h"
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Of one stage and micro-batch, or chunk of its sequence. The cost of a backward is that of I and W together; a
-// recomputation costs a forward; what is no compute op, nothing.
+// For one stage and micro-batch, or chunk of its sequence. A backward costs I and W together; a recomputation costs a
+// forward; other instructions than compute ops cost nothing.
 struct ComputeSeconds {
   double forward, input_gradient, weight_gradient;
   double pair_share;  // StageCost::pair_share

@@ -1,5 +1,5 @@
-// Transfers that share the media of their routes fairly (max-min): at every moment no transfer could go faster without
-// slowing one that is no faster. A message is one connection; a ring is one on each of its hops, all at one rate.
+// Transfers that share the media of their routes fairly (max-min): at every time, a transfer could only go faster by
+// slowing one that is not faster. A message is one connection; a ring is one on each of its hops, all at one rate.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// The max-min fair rates, bytes/s, of transfers on these routes: each at what its links carry alone, or on a full
-// medium on which no other goes faster. capacities: bytes/s of each medium. Every route takes time.
+// The max-min fair rates, bytes/s, of transfers on these routes. Each transfer has the rate that its links carry alone,
+// or is on a full medium on which no other is faster. capacities: bytes/s of each medium. Every route takes time.
 std::vector<double> fair_rates(std::span<const double> capacities, std::span<const Route* const> routes);
 
 class FairTransfers {
@@ -22,17 +22,17 @@ class FairTransfers {
   // capacities: bytes/s of each medium.
   explicit FairTransfers(std::vector<double> capacities);
 
-  // Begins a transfer of `bytes` bytes, not before the last start or end. `owner` is whoever started it. The route must
-  // outlive the transfer.
+  // Begins a transfer of `bytes` bytes, not before the last start or end. `owner` identifies its starter. The route
+  // must outlive the transfer.
   void start(double now, const Route& route, double bytes, std::int64_t owner);
 
   bool pending() const;
-  double next_end() const;  // of the next one, if nothing begins before; only while pending()
-  std::int64_t end_next();  // ends it: the others go on faster. Its owner
+  double next_end() const;  // of the next one, if no transfer begins before; only while pending()
+  std::int64_t end_next();  // ends it, which makes the others faster; returns its owner
 
  private:
   struct Transfer {
-    const Route* route = nullptr;  // null: a free place
+    const Route* route = nullptr;  // null: a free entry
     std::int64_t owner = 0;
     double left = 0;  // bytes, at `since`
     double since = 0, rate = 0;

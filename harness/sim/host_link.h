@@ -1,6 +1,6 @@
-// The host links of the virtual clock: copies of stashes between a device and its host (harness/pipeline/offload.h). A
-// rank has a link of its own, which takes one copy after the other in the order of the rank's program, each for
-// Costs::host_copies of its stage. Neither ops nor messages slow it down.
+// The host links of the virtual clock: copies of stashes between a device and its host (harness/pipeline/offload.h).
+// Each rank has its own link, which runs one copy at a time in the order of the rank's program, each for
+// Costs::host_copies of its stage. Ops and messages do not slow it down.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace sluice {
 
 class HostLinks {
  public:
-  // Throws InputError for a program that moves stashes, where a device has no host link (Device::host_bandwidth).
+  // Throws InputError for a program that moves stashes if a device has no host link (Device::host_bandwidth).
   HostLinks(const Program& program, const Costs& costs);
 
-  // Rank r comes to a move at `now`. Returns when it goes on: a copy does not hold it, a free waits for its copy.
+  // Rank r reaches a move at `now`. Returns when it continues: after a copy at once; a free waits for its copy.
   double move(std::size_t r, const Instruction& i, double now, bool traced);
-  // When rank r can begin an op at `now`: later where it needs a stash that is on its way back.
+  // When rank r can begin an op at `now`: later if it needs a stash whose copy back has not ended.
   double ready(std::size_t r, const Instruction& i, double now) const {
     return links_.empty() || !reads_stash(i.opcode) ? now : std::max(now, copied_at(r, i));
   }
@@ -28,7 +28,7 @@ class HostLinks {
   const std::vector<std::vector<TraceEvent>>& first_iteration() const { return trace_; }
 
  private:
-  // When the last copy of a stash is over; 0: it has not been copied.
+  // When the last copy of a stash ends; 0: it has not been copied.
   double& copied(std::size_t r, const Instruction& i) {
     return links_[r].copied[i.stage.index() * microbatches_ + i.micro.index()];
   }

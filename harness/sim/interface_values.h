@@ -1,6 +1,6 @@
-// What a stage keeps of the values that it hands to other stages or receives from them. Where two neighbouring stages
-// are on one rank (where the pipeline turns round, in V and wave placements), the first hands its output to the second
-// without a copy: one tensor, whose bytes count once although both stages keep it.
+// What a stage keeps of the values that it sends to other stages or receives from them. If two neighbouring stages are
+// on one rank (at the turning points of V and wave placements), the first passes its output to the second without a
+// copy: one tensor, whose bytes count once although both stages keep it.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The output of `layer`, as a stage that makes or receives it keeps it for a micro-batch.
+// The output of `layer` in the form that a stage which makes or receives it keeps for a micro-batch.
 struct InterfaceValue {
   int layer = 0;
   bool until_input_gradient = false;   // kept between F and the end of I or B
@@ -20,12 +20,12 @@ struct InterfaceValue {
 };
 struct InterfaceValues {
   std::vector<InterfaceValue> sent, received;  // each ascending by layer; model inputs left out
-  // The model's own input data that W reads. Whoever feeds the pipeline holds it, unless W runs on another rank: there
-  // it comes with the stash.
+  // The model's own input data that W reads. The data feed of the pipeline holds it, unless W runs on another rank:
+  // then it is sent with the stash.
   Bytes data_until_weight_gradient;
 };
 
-// layers: of the stage, ascending; samples: of a micro-batch.
+// layers: of the stage, ascending; samples: per micro-batch.
 InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape> shapes, std::span<const int> layers,
                                  std::int64_t samples, const Storage& storage = {});
 

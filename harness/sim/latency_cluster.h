@@ -1,4 +1,4 @@
-// A cluster in which nothing but the latency of messages counts: `sluice schedule`, the machine we are on, and tests.
+// A cluster whose messages cost only their latency: for `sluice schedule`, this machine, and tests.
 #pragma once
 
 #include <vector>

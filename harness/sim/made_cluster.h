@@ -1,4 +1,4 @@
-// Clusters that tests make link by link.
+// Clusters that tests build link by link.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// How many bytes the messages of a program hold.
+// Bytes of the messages of a program.
 #pragma once
 
 #include <utility>
@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-// A send and its receive have the same bytes; 0 for every other instruction and for messages of control. Both arguments
-// must outlive this.
+// A send and its receive have the same bytes; control messages and all other instructions have 0. Both arguments must
+// outlive this.
 class MessageBytes {
  public:
   MessageBytes(const Program& program, const Costs& costs);
 
   double of(const Instruction& message) const;
-  // Of a sent activation: the bytes that its sender keeps too, and has to copy (SimulatedEdge::copied).
+  // For a sent activation: the bytes that its sender also keeps, and has to copy (SimulatedEdge::copied).
   double copied(const Instruction& send) const;
 
  private:
@@ -24,7 +24,7 @@ class MessageBytes {
     StageId peer{-1};
     double activation = 0, gradient = 0, copied = 0;  // bytes of one micro-batch
   };
-  // In units of one micro-batch's whole sequences.
+  // In units of the whole sequences of one micro-batch.
   double size(const Instruction& message) const;
   const Edge& edge(const Instruction& message) const;
 
@@ -32,7 +32,7 @@ class MessageBytes {
   const Costs& costs_;
   using Edges = std::vector<std::vector<Edge>>;  // per stage: both directions of all its edges
   Edges edges_of(const Costs& costs) const;
-  std::vector<Edges> edges_;  // of each size of micro-batches
+  std::vector<Edges> edges_;  // for each size of micro-batches
 };
 
 }  // namespace sluice

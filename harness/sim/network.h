@@ -1,5 +1,5 @@
-// The links of the virtual clock (simulate.h has the rules): what messages and ring collectives
-// take, and the media they queue for or share.
+// The links of the virtual clock (simulate.h has the rules): times of messages and ring collectives, and the media for
+// which they queue or which they share.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// Rings that turn at the same time: a part of a collective, which ends when the last of them has. On a ring, every
-// member sends bytes / parts to the next, `steps` times.
+// Rings that run at the same time: a part of a collective, which ends with the last of them. On a ring, every member
+// sends bytes / parts to the next, `steps` times.
 struct RingPhase {
   std::vector<std::size_t> rings;
   std::size_t steps = 0;
@@ -26,15 +26,15 @@ struct RingPhase {
 
 class Network {
  public:
-  // interference: null for none; its clock is `start` seconds ahead. Throws InputError where it slows links that are
-  // shared fairly: nothing says at which rates.
+  // interference: null for none; its clock is `start` seconds ahead. Throws InputError if it slows links that are
+  // shared fairly: their rates are not defined.
   Network(const Program& program, const Cluster& cluster, std::span<const DeviceId> devices,
           const Interference* interference = nullptr, double start = 0);
 
   // True if no medium is used by two senders: then each sender's own order is the queue's order,
   // and ranks may run ahead of one another in any order.
   bool exclusive() const { return exclusive_; }
-  // True if a message of this channel may wait for one of another sender, or, shared fairly, slow another one.
+  // True if a message of this channel may wait for one of another sender or, with fair sharing, slow another one.
   bool shared(std::int32_t channel) const { return shared_[static_cast<std::size_t>(channel)]; }
   // Whether messages of shared channels, and rings, are transfers of fair().
   bool shares_fairly() const { return fairly_; }
@@ -44,7 +44,7 @@ class Network {
   const Route& ring(std::size_t ring) const { return rings_[ring]; }
   double transfer_seconds(std::size_t channel, double bytes) const { return bytes * routes_[channel].seconds_per_byte; }
 
-  // When a message that is sent at `now` is there.
+  // Arrival time of a message that is sent at `now`.
   double arrival(std::size_t channel, double now, double transfer) {
     const Route& route = routes_[channel];
     return end_of_transfer(route, now, transfer) + latency_of_next(channel);
@@ -54,7 +54,7 @@ class Network {
     return jitter_ > 0 ? latency * noise_factor(jitter_seed_, channel, messages_[channel]++, jitter_) : latency;
   }
 
-  // Ring all-reduce of one of collective_groups() that meets no other traffic: 2 (n - 1) steps of bytes / n.
+  // Ring all-reduce without contention over one of collective_groups(): 2 (n - 1) steps of bytes / n.
   double all_reduce_end(std::int32_t group, double now, std::size_t members, double bytes) const {
     const Route& ring = rings_[static_cast<std::size_t>(group)];
     const double n = static_cast<double>(members);
@@ -66,7 +66,7 @@ class Network {
   const std::vector<RingPhase>& gather(StageId stage) const { return gathers_[stage.index()]; }
   const std::vector<RingPhase>& all_reduce(StageId stage) const { return all_reduces_[stage.index()]; }
 
-  // When a step of a ring, in which every member sends `bytes` to the next, is over.
+  // End of a ring step in which every member sends `bytes` to the next.
   double ring_step_end(std::size_t ring, double now, double bytes) {
     const Route& route = rings_[ring];
     const double transfer = bytes * route.seconds_per_byte;
@@ -87,7 +87,7 @@ class Network {
 
   PiecewiseSpeed speed_between(DeviceId from, DeviceId to);
 
-  // The end of a transfer that waits until all the media are free, and then keeps them.
+  // End of a transfer that waits until all the media are free, and then occupies them.
   double end_of_transfer(const Route& route, double now, double transfer) {
     if (!(transfer > 0)) return now + transfer;
     double start = now;
@@ -101,7 +101,7 @@ class Network {
   std::map<Medium, std::size_t> media_;
   std::vector<double> capacities_;  // bytes/s of each medium: of the fastest link that uses it
   std::vector<Route> routes_;
-  std::vector<Route> rings_;                                   // of a step; first one of each collective group
+  std::vector<Route> rings_;                                   // of a step; first one per collective group
   std::vector<std::vector<RingPhase>> gathers_, all_reduces_;  // per stage
   std::vector<double> busy_until_;
   bool exclusive_ = true;
@@ -112,7 +112,7 @@ class Network {
   double start_ = 0;
   double jitter_ = 0;  // of latencies
   std::uint64_t jitter_seed_ = 0;
-  std::vector<std::uint64_t> messages_;  // per channel, where they jitter
+  std::vector<std::uint64_t> messages_;  // per channel, if latencies jitter
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Route: what a message, or a step of a ring, costs on the links that it takes, and the media that it occupies there.
+// Route: the cost of a message, or of a ring step, on its links, and the media that it occupies.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace sluice {
 
 struct Route {
   double latency = 0;           // seconds
-  double seconds_per_byte = 0;  // with the media to itself
+  double seconds_per_byte = 0;  // without contention
   std::vector<std::size_t> media;
   std::vector<double> crossings =
       {};                     // per medium: how often a byte of the route crosses it. Of a ring: its hops there

@@ -1,5 +1,5 @@
-// What instructions cost on one machine whose executor was measured (`sluice profile`): its ranks share cores, caches
-// and memory. An op runs at the measured speed while the other ranks wait, and slower under contention, in proportion
+// Costs of instructions on one machine whose executor was measured (`sluice profile`): its ranks share cores, caches
+// and memory. An op runs at the measured speed while the other ranks wait. Under contention it is slower, in proportion
 // to the number of ranks that compute; ranks beyond the number of cores share them equally. Speeds change whenever a
 // rank begins or ends an op. Messages, collectives, copies of stashes and the wake-up after a long wait take the rank's
 // own time, as in the executor.
@@ -21,14 +21,14 @@ namespace sluice {
 
 class SharedCores {
  public:
-  // costs.machine must be given. All that is passed by reference must outlive this. spread_seed: SimulateOptions.
+  // costs.machine must be given. All references must outlive this. spread_seed: SimulateOptions.
   SharedCores(const Program& program, const Costs& costs, const MessageBytes& message_bytes,
               const Cluster::OneMachine& machine, std::optional<std::uint64_t> spread_seed);
 
   // Rank r begins the op or step at `position` of its program at `now`, seconds. Until it ends, r keeps a core busy.
   void begin_op(std::size_t r, std::size_t position, int iteration, double now);
   void end_op(std::size_t r, double now);
-  // When the first op ends unless another one begins before, and the op's rank, the smallest if several end together;
+  // When the first running op ends if no other begins before, and its rank, the smallest if several end together;
   // infinite: no rank is busy.
   std::pair<double, std::size_t> next_end() const;
 
@@ -36,21 +36,21 @@ class SharedCores {
   double send_seconds(const Instruction& send) const;
   double receive_seconds(const Instruction& receive) const;
   double stash_seconds(const Instruction& move) const;
-  // Rank r comes to a collective, which takes this from when the last member has come.
+  // Rank r reaches a collective, which takes this time after its last member has reached it.
   double collective_seconds(std::size_t r, const Instruction& collective);
-  // What a rank that waited from `since` until `until` needs before it goes on, and what waking it costs the sender:
+  // Wake-up latency of a rank that waited from `since` until `until`, and the notify cost of the sender that wakes it:
   // 0 if it was still spinning. Processes always spin.
   double wake_up_latency(double since, double until) const { return sleeps(since, until) ? own_.wake_up.value : 0; }
   double notify_seconds(double since, double until) const { return sleeps(since, until) ? own_.notify.value : 0; }
 
  private:
-  // Seconds while the other ranks wait, and how many times as long the op takes under the measured contention.
+  // Seconds while the other ranks wait, and the slowdown factor under the measured contention.
   struct OpCost {
     double seconds = 0, contended_ratio = 1;
   };
   struct StageState {
     bool clear = true;           // the gradients must be zeroed before the first is added
-    double pending = 0;          // micro-batches whose batched weight gradient is still to come
+    double pending = 0;          // micro-batches whose batched weight gradient has not run yet
     std::vector<int> predicted;  // per prediction: the last iteration that has made it
   };
   struct RankState {

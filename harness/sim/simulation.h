@@ -1,4 +1,4 @@
-// What an engine of the virtual clock is told, and what it finds.
+// Input and output of an engine of the virtual clock.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ struct Simulation {
   Trace trace;                     // of the first iteration; empty unless asked for
   Bubbles bubble;                  // of the first iteration
   std::vector<double> update_end;  // when the last rank finished update u, seconds; all iterations
-  MicroBatchTimes micro_batches;   // of inference; all iterations
+  MicroBatchTimes micro_batches;   // for inference; all iterations
   double end = 0;                  // when everything is done
   std::int64_t instructions = 0;   // executed
 };
 
 struct SimulateOptions {
-  int iterations = 1;  // the program, again and again, without a barrier between
+  int iterations = 1;  // runs of the program, one after another without a barrier
   bool trace = true;
-  // Takes sends in order of time even where no two senders share a medium, which changes nothing but the speed (a check
-  // of the faster engine).
+  // Processes sends in order of time even if no two senders share a medium. This changes only the speed (a check of the
+  // faster engine).
   bool time_ordered = false;
-  // On one machine: the seconds of each op vary at random as much as measured ones did. None: they do not.
+  // On one machine: the seconds of each op vary at random with the measured spread. None: they are constant.
   std::optional<std::uint64_t> spread_seed = {};
-  // What slows devices and links down; null: nothing. Its seconds count from `start` before the program's own.
+  // Slowdowns of devices and links; null: none. Its clock is `start` seconds ahead of the program's.
   const Interference* interference = nullptr;
   double start = 0;
 };

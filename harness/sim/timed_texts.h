@@ -1,4 +1,4 @@
-// Events as tests read them: "0F0 1-2", "gather 0 0-1.1".
+// Events in the text form of tests: "0F0 1-2", "gather 0 0-1.1".
 #pragma once
 
 #include <cstdio>

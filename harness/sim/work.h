@@ -1,5 +1,5 @@
-// Work: something that takes a known time at full speed and is done at a speed that changes while it runs, piecewise
-// constant. Integrated exactly: its end is known at every moment as long as the speed stays what it is.
+// Work: a task of known seconds at full speed, whose speed changes while it runs, piecewise constant. It is integrated
+// exactly: its end at constant speed is known at every time.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ class Work {
     since_ = now;
     speed_ = speed;
   }
-  // When it is done if the speed stays.
+  // When it ends at constant speed.
   double end() const { return speed_ > 0 ? since_ + left_ / speed_ : std::numeric_limits<double>::infinity(); }
   double speed() const { return speed_; }
 

@@ -1,8 +1,7 @@
-// Adapter: carries out what a system decides during a run (System::adapt). On both clocks the ranks' seconds of every
-// window of updates go to the system; where it answers with another plan, the pipe runs empty, layers move to their new
-// ranks, and the training goes on. Changes that the system's options prescribe (System::prescribed) come at their
-// updates instead, whatever the windows show: between threads and between processes the training is then the same, bit
-// for bit.
+// Adapter: carries out the decisions of a system during a run (System::adapt). On both clocks the system gets the
+// ranks' seconds of every window of updates. If it returns another plan, the pipe drains, layers move to their new
+// ranks, and the training continues. Changes that the system's options prescribe (System::prescribed) happen at their
+// updates instead, for any windows: between threads and between processes the training is then the same, bit for bit.
 #pragma once
 
 #include <functional>
@@ -21,18 +20,18 @@ namespace sluice {
 
 class Adapter {
  public:
-  // Makes a session for the plan that runs now, with the state of the file (after a restart).
+  // Makes a session for the current plan, with the state of the file (after a restart).
   using Restart = std::function<void(const Prepared& now, const std::string& file)>;
 
-  // updates: of the whole run. Throws InputError: changes are prescribed to a run that cannot adapt, or after its end.
+  // updates: of the whole run. Throws InputError: prescribed changes in a run that cannot adapt, or after its end.
   Adapter(const RunCase& c, const Prepared& prepared, std::int64_t updates);
 
-  // Whether the system adapts in this run: a chain on threads or processes, or on the virtual clock, whose evaluations
-  // need no snapshots.
+  // Whether the system adapts in this run: a chain on threads or processes, or on the virtual clock, without snapshot
+  // evaluations.
   bool active() const { return active_; }
-  const Prepared& prepared() const { return prepared_; }  // of the plan that runs now
-  // Goes on after `updates` updates of a run that was interrupted: with its windows, changes and plan. Returns whether
-  // the plan is another one than the run's first.
+  const Prepared& prepared() const { return prepared_; }  // of the current plan
+  // Continues an interrupted run after `updates` updates, with its windows, changes and plan. Returns whether the plan
+  // is another one than the run's first.
   bool resume(const RecordedAdaptation& before, std::int64_t updates);
 
   struct Segment {
@@ -41,12 +40,12 @@ class Adapter {
     double start = 0;  // seconds of the training before it
     bool traced = false;
   };
-  // As run_segment() of one undrained segment, and in as many parts as plans follow one another in it; the seconds of
-  // moving are its own. session: where it stands is changed by `restart`. Throws RunStopped.
+  // As run_segment() of one undrained segment, in one part per plan; the seconds of moves are separate. session:
+  // `restart` replaces it. Throws RunStopped.
   SegmentResult run(const Segment& segment, std::unique_ptr<Session>& session, const RunRequest& request,
                     ProcessGroup* processes, const Restart& restart);
   void describe(Record& record) const;
-  // What the updates so far take a run that knows the episodes (oracle.h); none on the wall clock.
+  // Seconds of the updates so far in a run that knows the episodes (oracle.h); none on the wall clock.
   std::optional<double> seconds_of_oracle() const;
 
  private:
@@ -64,20 +63,20 @@ class Adapter {
   int window_ = 0;
   std::vector<Plan> plans_;
   std::vector<ObservedWindow> windows_;
-  std::map<std::int64_t, Adaptation> prescribed_;  // by the updates of the run before each
+  std::map<std::int64_t, Adaptation> prescribed_;  // by the number of updates of the run before each
   std::optional<Adaptation> next_;
   double decided_ = 0;
   std::int64_t updates_left_ = 0, updates_done_ = 0;
   std::vector<RecordedAdaptation::Change> changes_;
 };
 
-// What a move carries between two plans: bytes of weights and optimizer state of the layers that change their device,
-// and the seconds that the cluster's links take for it, all pairs of devices at once.
+// A move between two plans: bytes of weights and optimizer state of the layers that change their device, and the
+// seconds on the cluster's links, all pairs of devices at once.
 struct MovedLayers {
   double bytes = 0, seconds = 0;
 };
 MovedLayers moved_layers(const Prepared& prepared, const OptimizerSpec& optimizer, const Plan& from, const Plan& to);
-// The whole job's state, gathered on the first rank and given out again.
+// The whole job's state, gathered on the first rank and distributed again.
 MovedLayers restarted_layers(const Prepared& prepared, const OptimizerSpec& optimizer, const Plan& to);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Memory of a rank by its kinds, as a record keeps it.
+// Memory of a rank by kind, in the form of a record.
 #pragma once
 
 #include "harness/pipeline/memory_by_kind.h"

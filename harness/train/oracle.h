@@ -1,5 +1,5 @@
-// Oracle: what a run would have taken that knows the episodes. The regret of a system that adapts is what it takes
-// longer.
+// Oracle: the time of a run that knows the episodes. The regret of a system that adapts is its time beyond the
+// oracle's.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Seconds of `updates` updates on the virtual clock, if at every moment the better plan of these runs, at no cost for
-// changing it: the one that the system's planner makes for the devices as fast as they are then, and `plans`. The pipe
-// is full all the time. None: episodes slow links down, too, which it does not know.
+// Seconds of `updates` updates on the virtual clock if the better of these plans runs at every time, without a cost for
+// changes: the one that the system's planner makes for the current speeds of the devices, and `plans`. The pipe is
+// always full. None: episodes also slow links, which the oracle does not model.
 std::optional<double> oracle_seconds(const RunCase& c, const Prepared& prepared, std::span<const Plan> plans,
                                      std::int64_t updates);
 

@@ -1,8 +1,8 @@
 // Runs one undrained segment of a training on the case's clock.
 //
 // Both clocks run the same Program. On the wall clock a session executes it, which gives losses and times. On the
-// virtual clock a session executes it just the same, for its losses and weights, and simulate() gives the times; a case
-// that asks for no training leaves the session out.
+// virtual clock a session also executes it, for its losses and weights, and simulate() gives the times; a case without
+// training has no session.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace sluice {
 
 struct SegmentResult {
   std::vector<double> losses;      // per update, mean over its samples; empty without a session
-  std::vector<double> update_end;  // per update, seconds from the segment's start to when the last rank has made it
-  double seconds = 0;              // of the whole segment, filling and draining included
-  MicroBatchTimes micro_batches;   // of inference
-  std::vector<std::uint64_t> output_digests;  // of inference with a session: RunResult::output_digests
+  std::vector<double> update_end;  // per update, seconds from the segment's start to its end on the last rank
+  double seconds = 0;              // of the whole segment, including filling and draining
+  MicroBatchTimes micro_batches;   // for inference
+  std::vector<std::uint64_t> output_digests;  // for inference with a session: RunResult::output_digests
   Trace trace;                                // of one iteration of the program; empty unless asked for
-  // Update, from 0, whose loss was not finite. `losses` ends before it, and `update_end` may.
+  // Update, from 0, whose loss was not finite. `losses` ends before it; `update_end` may, too.
   std::optional<std::int64_t> diverged;
-  std::optional<std::int64_t> ended;  // the updates of a run that its windows ended early
+  std::optional<std::int64_t> ended;  // number of updates of a run that its windows ended early
 };
 
-// start: seconds of the training before it. session: null, for the virtual clock only. request: what the session is to
-// run; its iterations are both clocks'. On the virtual clock `traced` asks for the first iteration's trace, on the wall
-// clock for the middle one's. Throws RunStopped.
+// start: seconds of the training before it. session: null, for the virtual clock only. request: for the session; both
+// clocks use its iterations. `traced` asks for the trace of the first iteration on the virtual clock, of the middle one
+// on the wall clock. Throws RunStopped.
 SegmentResult run_segment(const RunCase& c, const Prepared& prepared, const Program& program, Session* session,
                           RunRequest request, double start, bool traced);
 

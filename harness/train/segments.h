@@ -1,5 +1,5 @@
 // How a run's updates are cut into segments, with an evaluation after each. An asynchronous pipeline is drained before
-// it evaluates, unless it evaluates snapshots of its weights: then all segments run through without a drain between.
+// an evaluation, unless it evaluates snapshots of its weights: then all segments run without a drain between them.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace sluice {
 
-// The segments between two drains of the pipeline: a single one, or, where snapshots are evaluated, all of the run's.
+// The segments between two drains of the pipeline: a single one or, with snapshots, all of the run's.
 struct UndrainedSegment {
   std::size_t first = 0;           // its first segment, counted over the run
   std::vector<std::int64_t> ends;  // of its segments, in updates from its own start; ascending
   std::int64_t updates() const { return ends.back(); }
 };
 
-// How far a training has come.
+// The progress of a training.
 struct TrainingPosition {
   std::size_t next = 0;      // undrained segment, counted over the run
   std::int64_t updates = 0;  // done
@@ -33,25 +33,25 @@ class Segments {
   Segments(const RunCase& c, const Prepared& prepared, std::int64_t train_samples);
 
   std::vector<UndrainedSegment> undrained() const;
-  bool snapshots() const;  // whether snapshots are evaluated, instead of drained weights
+  bool snapshots() const;  // true: evaluations use snapshots; false: drained weights
   std::int64_t total_updates() const;
-  std::int64_t updates_per_epoch() const { return updates_per_epoch_; }  // 0 where the case trains by steps
+  std::int64_t updates_per_epoch() const { return updates_per_epoch_; }  // 0 if the case trains by steps
   std::int64_t first_updates() const { return updates_.front(); }        // of the first segment
-  // The epoch that a segment belongs to, from 0; 0 where the case trains by steps.
+  // The epoch of a segment, from 0; 0 if the case trains by steps.
   int epoch_of(std::size_t segment) const;
 
-  // The program of a synchronous system is that of one update, and is repeated; an asynchronous system's, and that of
-  // inference, is of all updates between two drains. How many micro-batches it has, and how often it runs, to make
-  // `updates` updates from the beginning of `segment` on.
+  // The program of a synchronous system is one update, and is repeated; that of an asynchronous system or of inference
+  // is all updates between two drains. Returns its number of micro-batches, and its number of runs, for `updates`
+  // updates from the beginning of `segment` on.
   int microbatches_of_program(std::size_t segment, std::int64_t updates) const;
   int iterations_of_program(std::int64_t updates) const;
 
-  // The training samples in order, as indices into the data set; empty for a synthetic batch. An epoch drops the
-  // samples at its end that fill no batch, or, where its last update may be partial, no micro-batch.
+  // The training samples in order, as indices into the data set; empty for a synthetic batch. Drops the last samples of
+  // an epoch that fill no batch or, if its last update may be partial, no micro-batch.
   std::vector<std::int64_t> samples(const UndrainedSegment& segment) const;
 
  private:
-  // Whether a program is one update, which is repeated. Inference runs through without a drain.
+  // Whether a program is one update, which is repeated. Inference runs without a drain.
   bool synchronous() const { return prepared_.system->synchronous && !prepared_.inference; }
   bool ends_epoch(std::size_t segment) const;
   bool ends_with_partial_update(std::size_t segment) const { return leftover_ > 0 && ends_epoch(segment); }

@@ -1,6 +1,6 @@
-// Trainings that several cases of a sweep have in common. Where two cases of the virtual clock compute the same numbers
+// Trainings that several cases of a sweep share. If two cases of the virtual clock compute the same numbers
 // (program/numerics.h), the first of them in the sweep trains; the others take its losses and evaluations and add the
-// times of their own clock. Whose numbers a case takes does not depend on how many cases run side by side.
+// times of their own clock. The source of a case's numbers does not depend on the number of parallel cases.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// What a training computed: what its session returned, call by call.
+// The results of a training: what its session returned, call by call.
 struct TrainedNumbers {
   struct Run {
     std::vector<double> losses;
@@ -27,7 +27,7 @@ struct TrainedNumbers {
   };
   std::vector<Run> runs;
   std::vector<Evaluation> evaluations;
-  CurveOf trained_by;  // which case
+  CurveOf trained_by;  // the case that trained
 };
 
 // Lets other cases compute while one waits: calls `wait`, which blocks.
@@ -35,19 +35,19 @@ using WhileWaiting = std::function<void(const std::function<void()>& wait)>;
 
 class SharedTrainings {
  public:
-  // groups: for every case of the sweep in its order, a text that is equal wherever two cases might have the same
-  // numbers (training_group); "": the case shares nothing.
+  // groups: for every case of the sweep in its order, a text that is equal for cases that might have the same numbers
+  // (training_group); "": the case shares nothing.
   explicit SharedTrainings(std::vector<std::string> groups);
 
-  // One case's part. Its destructor stands for all that was not said: the case trains nothing, or has not finished.
+  // A case's handle. If destroyed before give(), waiting cases are released without a result.
   class Turn {
    public:
     Turn(SharedTrainings& all, std::size_t index, WhileWaiting while_waiting);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
-    // The numbers that `key` names, once the case before that trains them has ended; null: this case is to train them
-    // and give() them. Once. Waits until all cases before of its group have named theirs.
+    // The numbers named `key`, once the earlier case that trains them has ended; null: this case must train them and
+    // give() them. Call it once. Waits until all earlier cases of its group have named theirs.
     std::shared_ptr<const TrainedNumbers> take(const std::string& key);
     void give(TrainedNumbers numbers);
 
@@ -60,7 +60,7 @@ class SharedTrainings {
 
  private:
   struct Shared {
-    std::optional<std::size_t> trainer;  // none: the one that was has failed
+    std::optional<std::size_t> trainer;  // none: the previous one has failed
     std::shared_ptr<const TrainedNumbers> numbers;
   };
   bool must_wait(std::size_t index, const std::string& key);
@@ -74,14 +74,14 @@ class SharedTrainings {
   std::condition_variable changed_;
 };
 
-// "" where the case's training is its own: on the wall clock, with a time limit or a failure on purpose, under
-// interference, of a system that may change its plan while it runs, or without a training. Without planning; the
-// learning rate, which a search may still have to find, is no part of it.
+// "" if the case trains by itself: on the wall clock, with a time limit or an injected failure, under interference,
+// with a system that may change its plan during the run, or without a training. Needs no plan. The learning rate is not
+// part of it, because a search may still have to find it.
 std::string training_group(const RunCase& c);
 
 // Runs `session` and keeps what it returns in `numbers`, which must outlive it.
 std::unique_ptr<Session> keep_numbers(std::unique_ptr<Session> session, TrainedNumbers& numbers);
-// Returns what a session returned that was called in the same way. Has no weights.
+// Returns the results of a session that was called in the same way. Has no weights.
 std::unique_ptr<Session> repeat_numbers(std::shared_ptr<const TrainedNumbers> numbers);
 
 }  // namespace sluice

@@ -27,9 +27,9 @@ class Training {
   Training(const RunCase& c, const Prepared& prepared);
 
   const Segments& segments() const { return segments_; }
-  // Trains and fills in what came of it: steps, curve, timeline, on the wall clock the memory in use, and the outcome
-  // where the training diverges. first: the program of the first segment. processes: that hold the ranks, null: threads
-  // of this one. pinning: null: the ranks run on any core. Throws RunStopped.
+  // Trains and records the results: steps, curve, timeline, on the wall clock the memory in use, and the outcome if the
+  // training diverges. first: the program of the first segment. processes: those of the ranks, null: threads of this
+  // one. pinning: null: the ranks run on any core. Throws RunStopped.
   void run(const Program& first, const RunHooks& hooks, ProcessGroup* processes, const Pinning* pinning,
            Record& record);
 
@@ -44,7 +44,7 @@ class Training {
   SegmentResult run_adaptive(const UndrainedSegment& segment, const RunRequest& request, ProcessGroup* processes,
                              const TrainingPosition& position, bool last);
   const Disturbance& disturbance_at(double seconds) const;
-  // Takes the numbers of a training that computes the same as this one, or keeps those of its own in `numbers`.
+  // Takes the numbers of a training that computes the same as this one, or keeps its own in `numbers`.
   void share(SharedTrainings::Turn& turn, const Program& first, Record& record, TrainedNumbers& numbers);
   std::string numbers_key(const std::vector<UndrainedSegment>& segments) const;
   bool has_validation_part() const { return data_ && data_->validation.samples > 0; }

@@ -1,7 +1,6 @@
 // Byte-pair encoding of words (Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units",
 // ACL 2016, section 3.2). A word is first cut into characters; then the most frequent pair of neighbouring subwords is
-// merged into one, again and again. The last character of a word has an end mark, so that subwords in a row give the
-// words back.
+// merged repeatedly. The last character of a word has an end mark, so that consecutive subwords give the words back.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ class BytePairs {
   BytePairs(const std::map<std::string, std::int64_t>& counts, std::int64_t size);
 
   std::vector<std::int32_t> encode(std::span<const std::string> words) const;
-  // Special tokens are skipped, but for kUnknown, which gives "<unk>" and ends its word. Pieces after the last end mark
-  // make a word too.
+  // Special tokens are skipped, except kUnknown, which gives "<unk>" and ends its word. Pieces after the last end mark
+  // are also a word.
   std::vector<std::string> decode(std::span<const std::int32_t> ids) const;
   std::size_t size() const { return pieces_.size(); }
   const std::string& piece(std::int32_t id) const { return pieces_[id].text; }

@@ -23,11 +23,11 @@ struct Dataset {
   Shape sample_shape;  // {channels, height, width}
   std::int64_t samples = 0;
   std::vector<std::uint8_t> pixels;  // samples * elements(sample_shape)
-  std::vector<std::uint8_t> labels;  // one a sample, below `classes`
+  std::vector<std::uint8_t> labels;  // one per sample, below `classes`
   int classes = 0;
   float mean = 0, deviation = 1;  // of pixel / 255, over the training set
-  // Text instead of pixels: one column a model input; targets of every position (kNoTarget where there is nothing to
-  // predict) instead of labels.
+  // Text instead of pixels: one column per model input; targets of every position (kNoTarget for positions without a
+  // prediction) instead of labels.
   std::vector<TokenColumn> columns;
   TokenColumn targets;
 
@@ -42,13 +42,13 @@ struct Dataset {
 struct DataSplit {
   std::string name, source;
   Dataset train, test;
-  Dataset validation;  // held out as well, to choose rates by; empty for images
-  // Translation: the words of every test target, and of predicted ids.
+  Dataset validation;  // also held out, to choose rates by; empty for images
+  // Translation: the words of every test target, and those of predicted ids.
   std::vector<std::vector<std::string>> references;
   std::function<std::vector<std::string>(std::span<const std::int32_t> ids)> words;
 };
 
-// What a model's declaration says about its text: positions and ids it has room for.
+// Limits of a model's text, from its declaration: positions and ids.
 struct TextLimits {
   std::int64_t source_length = 0, source_vocabulary = 0;
   std::int64_t target_length = 0, target_vocabulary = 0;  // 0: no target text
@@ -58,9 +58,9 @@ struct TextLimits {
 // Sets mean and deviation of both parts from the training pixels.
 void normalise(DataSplit& split);
 
-// The whole file, decompressed if its name ends in .gz, or in .dz as dictzip's do. size_of: of a file whose first
-// bytes (up to 64 KiB) say how large it is; where it is larger, a few bytes more than that are read. Throws InputError:
-// missing, unreadable, not gzip, cut off, larger than `most` bytes or than this process has memory for.
+// The whole file, decompressed if its name ends in .gz, or in .dz like dictzip's. size_of: for a file whose first bytes
+// (up to 64 KiB) give its size; of a larger file, only a few bytes more than that are read. Throws InputError: missing,
+// unreadable, not gzip, cut off, larger than `most` bytes or than the available memory.
 std::vector<std::uint8_t> read_file(const std::string& path, std::size_t most,
                                     std::size_t (*size_of)(std::span<const std::uint8_t> begin) = nullptr);
 

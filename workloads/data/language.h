@@ -20,11 +20,11 @@ struct DictionaryEntry {
   std::string headword;  // the first of its headwords, by bytes
   std::string text;
 };
-// In the order of the text. Throws InputError naming the index and its line: not three fields, a number that is none,
-// an entry beyond the end of the text; or where there is no entry, or a text is not UTF-8.
+// In the order of the text. Throws InputError naming the index and its line: not three fields, an invalid number, an
+// entry beyond the end of the text; also if there is no entry, or a text is not UTF-8.
 std::vector<DictionaryEntry> read_dictionary(const std::string& index, const std::string& text);
 
-// Between empty lines. Throws InputError as read_lines does.
+// Texts between empty lines. Throws InputError as read_lines does.
 std::vector<std::string> read_paragraphs(const std::string& path);
 
 struct RunningText {

@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Plain or gzip; line ends \n or \r\n, a mark at the beginning (BOM) is dropped, empty lines at the end are no lines.
-// Throws InputError: missing, empty, not UTF-8, a word that is none (naming the line).
+// Plain or gzip; line ends \n or \r\n, a byte-order mark (BOM) is dropped, empty lines at the end are ignored. Throws
+// InputError: missing, empty, not UTF-8, a word as in require_words (naming the line).
 std::vector<std::string> read_lines(const std::string& path);
-// Throws InputError at `where` if something between spaces is too long for a word (64 KiB): the time to learn pieces of
-// words grows with the square of their length.
+// Throws InputError at `where` if a text between spaces is too long for a word (64 KiB), because the time to learn
+// pieces of words grows with the square of their length.
 void require_words(std::string_view text, const std::string& where);
 
 std::vector<std::string_view> fields_of(std::string_view line);  // between tabs

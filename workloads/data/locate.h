@@ -9,7 +9,7 @@ namespace sluice {
 
 // A name, or a folder with files of one of the formats: "fashion-mnist", "mnist" (idx), "cifar10", "movie-reviews",
 // "sst2", "imdb" (sentences with labels), "libreoffice-de", "parallel-text" (translation), "jargon-file", "plain-text"
-// (running text). `limits` are what the model has room for; only text needs them. Throws InputError.
+// (running text). `limits`: of the model; only text needs them. Throws InputError.
 DataSplit load_dataset(const std::string& name_or_folder, const TextLimits& limits = {});
 
 }  // namespace sluice

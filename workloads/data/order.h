@@ -1,4 +1,4 @@
-// The data order: one seeded shuffle an epoch, the same for every system, on every machine.
+// The data order: one seeded shuffle per epoch, the same for every system, on every machine.
 #pragma once
 
 #include <cstdint>

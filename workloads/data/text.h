@@ -1,5 +1,5 @@
-// From text to token ids: UTF-8, words, what user-interface strings hold besides words, and the hash that splits
-// samples into parts. No library decides any of it, so that ids are the same on every machine.
+// From text to token ids: UTF-8, words, markup in user-interface strings, and the hash that splits samples into parts.
+// The project has its own code for all of it, so that ids are the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +32,18 @@ std::vector<std::string> words_of(std::string_view text);
 void each_word(std::string_view text, const std::function<void(const std::string& word)>& use);
 
 // The readable part of a user-interface string:
-//   - markup <...> goes (a "<" that no letter or "/" follows stays: "a < b"),
+//   - markup <...> is removed (a "<" that no letter or "/" follows stays: "a < b"),
 //   - placeholders (%1, %s, %PRODUCTNAME, $(ARG1), ${name}, $FILE$, #name#) become "{}",
-//   - accelerator marks go: every "~" before a letter or digit, and "_" before a letter or digit where the string has
-//     only this one (two or more: an identifier),
-//   - white space of all kinds, line ends too, becomes single spaces.
+//   - accelerator marks are removed: every "~" before a letter or digit, and "_" before a letter or digit if the string
+//     has only one (two or more: an identifier),
+//   - white space of all kinds, including line ends, becomes single spaces.
 std::string clean_ui_text(std::string_view text);
 
 // FNV-1a with a final mix: the same on every machine. Splits samples by their id.
 std::uint64_t stable_hash(std::string_view text);
 
-// The special tokens, then words by falling count (ties: by bytes) without those that are counted less often than
-// `min_count`; at most `size` ids in all.
+// The special tokens, then words by descending count (ties: by bytes), without words that are counted less often than
+// `min_count`; at most `size` ids in total.
 class WordVocabulary {
  public:
   WordVocabulary(const std::map<std::string, std::int64_t>& counts, std::int64_t min_count, std::int64_t size);

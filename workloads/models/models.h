@@ -1,4 +1,4 @@
-// The model families, as LayerSpec graphs. One file a family.
+// The model families, as LayerSpec graphs. One file per family.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// Adds layers one after another; each reads the one before unless told otherwise.
+// Adds layers one after another; each reads the previous one by default.
 class ChainBuilder {
  public:
   explicit ChainBuilder(std::string name, ModelInput input);
-  int add_input(ModelInput input);                   // a further one; read it by what this returns
+  int add_input(ModelInput input);                   // an additional one; read it by the returned index
   int add(const std::string& name, LayerKind kind);  // reads the last layer
   int add(const std::string& name, LayerKind kind, std::vector<int> inputs);
   void next_block() { ++block_; }  // layers of one block share a generator for their initial weights
@@ -24,9 +24,9 @@ class ChainBuilder {
   int block_ = 0;
 };
 
-// Flatten, Linear and ReLU for every width but the last, Linear; cross entropy.
+// Flatten; Linear and ReLU for every width except the last; Linear; cross entropy.
 ModelGraph mlp_classifier(const std::vector<std::int64_t>& widths, Shape image);
-// `layers` times Linear, ReLU between them; mean squared error. What PyTorch's pipeline runtime is timed on
+// `layers` times Linear, ReLU between them; mean squared error. Also timed on PyTorch's pipeline runtime
 // (harness/peers).
 ModelGraph mlp_regression(std::int64_t width, int layers);
 ModelGraph small_cnn(Shape image, int classes);
@@ -52,13 +52,13 @@ ModelGraph gpt(const std::string& name, int layers, std::int64_t hidden, std::in
                std::int64_t vocabulary, double dropout = 0);
 ModelGraph bert(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                 std::int64_t vocabulary);
-// XLNet (Yang et al., NeurIPS 2019, arXiv 1906.08237) as it is fine-tuned to tell two classes apart: attention by
-// distances in one segment, the summary of the last token, which is the class token's place, and a classifier.
+// XLNet (Yang et al., NeurIPS 2019, arXiv 1906.08237) fine-tuned for two classes: attention by distances in one
+// segment, the summary of the last token, which is the class token's place, and a classifier.
 ModelGraph xlnet(const std::string& name, int layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
                  std::int64_t vocabulary);
 
-// Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs: an input for every
-// branch; otherwise all branches read one.
+// Models of several branches; sizes of the GraphPipe paper (appendix A.2) unless set. own_inputs: one input per branch;
+// otherwise all branches read one.
 struct TransformerBranches {
   int branches = 4, layers = 8;
   std::int64_t hidden = 1024, heads = 16, feed_forward = 4096, sequence = 256;
@@ -69,7 +69,7 @@ ModelGraph multi_modal_transformer(const TransformerBranches& t);
 struct RecommendationBranches {
   int dense = 7, dense_layers = 4, sparse = 7, top_layers = 4;
   std::int64_t width = 4096, rows = 1'000'000, embedding = 64, bag = 100;
-  bool own_inputs = true;  // otherwise dense ones for the embeddings too
+  bool own_inputs = true;  // otherwise the embeddings also have dense ones
 };
 ModelGraph recommendation(const RecommendationBranches& r);
 struct DrugResponseBranches {

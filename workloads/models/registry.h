@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Those of files NAME_workload.cpp and NAME.json in this folder come last.
+// Workloads of files NAME_workload.cpp and NAME.json in this folder come last.
 std::span<const Workload> all_workloads();
-// The listed workload of that name, or that of a workload file (workload_file.h), which is read once a process. Throws
+// The listed workload with that name, or that of a workload file (workload_file.h), which a process reads once. Throws
 // InputError with a suggestion.
 const Workload& find_workload(const std::string& name, const std::string& where = "--workload");
 

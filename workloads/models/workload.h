@@ -20,8 +20,8 @@ struct Workload {
   ModelGraph model;
   std::string dataset = "synthetic";  // a name of workloads/data/locate.h; synthetic: one fixed random batch
   std::string metric = "loss", metric_direction = "down";  // loss, perplexity (of a token; down), accuracy (up)
-  // What single-device training reaches in `epochs` with `optimizer` and `batch`, measured as workloads/README.md says,
-  // and the target: 98 % of it, or where lower is better that divided by 0.98.
+  // The result of single-device training in `epochs` with `optimizer` and `batch`, measured as in workloads/README.md,
+  // and the target: 98 % of it or, if lower is better, the result divided by 0.98.
   std::optional<double> single_device_value, target;
   int epochs = 0;
   std::int64_t batch = 32;  // samples per update

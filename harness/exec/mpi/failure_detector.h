@@ -1,5 +1,5 @@
-// FailureDetector: notices when a process of a job dies or stops answering. MPI leaves that to the launcher, which
-// kills the other processes within a second, so that nobody is left to say which one died. Every process keeps a TCP
+// FailureDetector: detects that a process of a job dies or stops answering. MPI leaves that to the launcher, which
+// kills the other processes within a second, so that none can report which one died. Every process keeps a TCP
 // connection to two witnesses, processes 0 and 1: the operating system closes the connection of a killed process at
 // once, and a suspended process is silent. The first witness that is still alive reports the failure, tells the others,
 // and ends the job.
@@ -15,8 +15,7 @@ namespace sluice {
 
 class FailureDetector {
  public:
-  // Called at most once, in the one process that reports, on the failure detector's own thread, before the job is
-  // ended.
+  // Called at most once, in the one process that reports, on the failure detector's own thread, before it ends the job.
   using Report = std::function<void(int process, const std::string& how)>;
   // Ends all processes. Replaced in tests; must not return.
   using EndJob = std::function<void()>;

@@ -1,5 +1,5 @@
 // Ranks as processes of an MPI job: mpirun or srun starts the processes, and these functions join them into a process
-// group. In a build without MPI they reject with a clear error.
+// group. In a build without MPI they throw an InputError.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ std::unique_ptr<ProcessGroup> join_mpi_job();
 // Ends all processes of the job, suspended ones too. Does not return. From any thread.
 [[noreturn]] void abort_mpi_job(int exit_code);
 
-// From the launcher's environment variables, without MPI: how many processes it started (1: none or unknown) and which
-// of them this is. Open MPI, MPICH, PMIx and Slurm name the variables differently.
+// From the launcher's environment variables, without MPI: the number of processes that it started (1: none or unknown)
+// and the number of this one. Open MPI, MPICH, PMIx and Slurm name the variables differently.
 struct Launch {
   int size = 1, rank = 0;
 };

@@ -18,11 +18,11 @@ namespace sluice {
 // MPI counts in int: larger blocks of memory are sent in parts of at most this many bytes.
 inline constexpr std::size_t kLargestPart = std::size_t{1} << 30;
 
-// How to wait for something that MPI does. With as many processes as cores an answer is microseconds away; with more
-// processes, spinning takes processor time from the process that is waited for.
+// How to wait for MPI. If there are no more processes than cores, an answer is microseconds away; if there are more,
+// spinning takes processor time from the other process.
 class Backoff {
  public:
-  // A process with a core to itself stays awake for as long as a message of a few MiB takes.
+  // A process with a core of its own spins for the time of a message of a few MiB.
   explicit Backoff(bool crowded) : spins_(crowded ? 20 : 4000), yields_(spins_ + (crowded ? 400 : 8000)) {}
   void pause() {
     ++turn_;

@@ -1,4 +1,4 @@
-// Which NCCL communicators a program needs, and in which order every rank makes its own.
+// The NCCL communicators of a program, and the order in which every rank makes its own.
 //
 // A channel (one sender, one receiver, first in first out) gets a communicator and a stream of its own. NCCL's send is
 // a rendezvous: the kernel waits on its stream until the receiver has posted the matching receive, and whatever is
@@ -36,9 +36,9 @@ struct CommunicatorPlan {
 
 CommunicatorPlan plan_communicators(const Program& program);
 
-// The number of streams of the rank with most of them: one per communicator, and the one it computes on. A GPU runs at
-// most 32 side by side (CUDA_DEVICE_MAX_CONNECTIONS); of more, some share a queue, and a send that waits for its
-// receiver would block another channel after all.
+// Max over the ranks of the number of streams: one per communicator, and one for compute. A GPU runs at most 32 in
+// parallel (CUDA_DEVICE_MAX_CONNECTIONS); more would share a queue, and a send that waits for its receiver would then
+// block another channel.
 std::size_t max_streams(const CommunicatorPlan& plan);
 inline constexpr std::size_t kConcurrentStreams = 32;
 

@@ -1,5 +1,5 @@
-// Messages between GPUs over NCCL. What NCCL lacks comes from an additional host transport: the
-// header of a message (how large its tensors are), its order, and the knowledge that it was sent.
+// Messages between GPUs over NCCL. An additional host transport provides what NCCL lacks: the header of a message (the
+// sizes of its tensors), its order, and the information that it was sent.
 //
 //   sender                                     receiver
 //   channel's stream waits for the compute     header <- host transport (blocks the thread only)
@@ -7,10 +7,9 @@
 //   ncclSend on the channel's stream;          event behind it: Message::ready, for which the
 //   keeps the tensors until its event passed   compute stream waits, not the host
 //
-// So a send returns at once however late the receiver is, as a Program demands, a receive is posted
-// only once its send has been, so that no kernel spins for a message that is still to be computed
-// on a host far behind, and both overlap what the ranks compute. Collectives run on the group's
-// stream between two events; they add in NCCL's order, not in that of the replicas.
+// So a send returns at once for any receiver, as a Program requires. A receive is posted only after its send, so that
+// no kernel spins for a message whose host is far behind. Both overlap the compute of the ranks. Collectives run on the
+// group's stream between two events; they add in NCCL's order, not in that of the replicas.
 #pragma once
 
 #include <atomic>
@@ -29,7 +28,7 @@
 
 namespace sluice {
 
-// What the transport must know about the payload of a message.
+// The transport's view of a message's payload.
 class MessageBuffers {
  public:
   virtual ~MessageBuffers() = default;
@@ -50,8 +49,8 @@ class NcclLinks {
     DeviceCalls::Stream compute = nullptr;  // what the rank computes on
   };
   // ids: one per communicator, the same on every process (make_ids() on one of them, then broadcast). Connects all
-  // ranks of this process, each on a thread of its own; returns when all are. Throws RunError: NCCL's reason, or that
-  // it took longer than `timeout_seconds`, or that a rank would need too many streams.
+  // ranks of this process, each on a separate thread; returns when all are connected. Throws RunError: NCCL's reason,
+  // more than `timeout_seconds`, or a rank that needs too many streams.
   NcclLinks(CommunicatorPlan plan, std::vector<LocalRank> ranks, std::vector<NcclId> ids, DeviceCalls& calls,
             double timeout_seconds = 120);
   ~NcclLinks();
@@ -59,8 +58,7 @@ class NcclLinks {
 
   static std::vector<NcclId> make_ids(const CommunicatorPlan& plan, DeviceCalls& calls);
 
-  // One end of a communicator. Its rank's thread asks things of it, and any thread may abort it:
-  // both go through with().
+  // One end of a communicator. Its rank's thread uses it, and any thread may abort it: both through with().
   struct End {
     DeviceCalls::Stream stream = nullptr;
     const LocalRank* rank = nullptr;
@@ -68,7 +66,7 @@ class NcclLinks {
     std::mutex mutex;
     DeviceCalls::Comm comm = nullptr;
   };
-  // The one of member `member`; it must be of this process.
+  // The end of member `member`, which must be in this process.
   End& end(int communicator, int member);
   const CommunicatorPlan& plan() const { return plan_; }
   DeviceCalls& calls() { return calls_; }
@@ -77,11 +75,11 @@ class NcclLinks {
   // TransportAborted, or RunError with what went wrong on any rank of this process.
   void ask(End& end, const std::function<void(DeviceCalls::Comm)>& what);
   void throw_if_broken() const;
-  // Every communicator of this process is aborted; the links are of no further use.
+  // Aborts every communicator of this process; the links cannot be used any more.
   void abort();
-  void fail(const std::string& reason);  // abort() and the reason, which the first one gives
+  void fail(const std::string& reason);  // abort(), with the reason; the first call sets it
   bool broken() const { return broken_.load(); }
-  // Whether any communicator reports an asynchronous error, which has then been passed to fail().
+  // Whether any communicator reports an asynchronous error; if so, it has been passed to fail().
   bool poll();
 
  private:
@@ -99,9 +97,9 @@ class NcclLinks {
   std::string reason_;
 };
 
-// One run of `program`. `host` carries headers between the same channels and is aborted with this;
-// links: of plan_communicators(program). While it lives, a thread asks NCCL for asynchronous errors
-// ten times a second; one aborts the run.
+// One run of `program`. `host` carries headers between the same channels and is aborted with this; links: of
+// plan_communicators(program). During its life, a thread polls NCCL for asynchronous errors ten times a second; one
+// aborts the run.
 std::unique_ptr<Transport> make_nccl_transport(const Program& program, NcclLinks& links,
                                                std::unique_ptr<Transport> host, MessageBuffers& buffers);
 

@@ -1,5 +1,5 @@
-// The parts of the CUDA backend (harness/exec/torch/session/device_backend.h says what each does), which
-// cuda_backend.cpp registers.
+// The parts of the CUDA backend (described in harness/exec/torch/session/device_backend.h), which cuda_backend.cpp
+// registers.
 #pragma once
 
 #include "harness/exec/torch/session/device_backend.h"

@@ -1,4 +1,4 @@
-// What NCCL between processes needs of their process group: the communicators' ids and the headers of messages.
+// NCCL between processes: its use of the process group for the communicators' ids and the headers of messages.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Which NCCL a build has: that of the header it was compiled with and that of the library it
-// loaded. Two that differ are a broken installation, so both are recorded.
+// The NCCL versions of a build: of the header it was compiled with and of the library it loaded. If they differ, the
+// installation is broken, so both are recorded.
 #pragma once
 
 #include <string>

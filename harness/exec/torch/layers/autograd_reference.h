@@ -1,5 +1,5 @@
-// The oracle of the tests: every layer kind, and whole models, in torch's own functions, which
-// autograd can differentiate. Only tests include this.
+// The oracle of the tests: every layer kind, and whole models, in torch's own functions, which autograd can
+// differentiate. Only tests include this.
 #pragma once
 
 #include <torch/torch.h>

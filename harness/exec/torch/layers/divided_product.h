@@ -1,5 +1,5 @@
-// The input gradient of a linear layer or a convolution, divided by input channels: each is a column of one product, so
-// that two ranks can compute some each, from the same output gradient and the weights of their own channels.
+// The input gradient of a linear layer or a convolution, split by input channels: each is a column of one product, so
+// two ranks can each compute some of them, from the same output gradient and the weights of their own channels.
 #pragma once
 
 #include <ATen/ATen.h>

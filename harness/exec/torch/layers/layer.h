@@ -18,8 +18,8 @@ namespace sluice {
 struct SequenceChunk {
   int count = 1;                                  // chunks of a sequence
   std::int64_t first = 0, length = 0, whole = 0;  // its first position; how many; of the sequence
-  // A chunk's loss is what it adds to the mean over its micro-batch, times the chunks, so that the mean over all chunks
-  // is the mean over all micro-batches. Of a mean over the chunk's positions that is this factor.
+  // A chunk's loss is its contribution to the mean over its micro-batch, times the number of chunks, so that the mean
+  // over all chunks is the mean over all micro-batches. This is the factor of a mean over the chunk's positions.
   double weight() const { return count == 1 ? 1 : static_cast<double>(length * count) / static_cast<double>(whole); }
 };
 
@@ -28,7 +28,7 @@ struct SequenceChunk {
 struct LayerStash {
   std::vector<at::Tensor> kept;
   SequenceChunk chunk = {};
-  // The layer's stash of the chunk before, which is in flight as long as this one is: attention reads its keys and
+  // The layer's stash of the previous chunk, which is in flight as long as this one: attention reads its keys and
   // values there and adds to their gradients. Null: the first chunk, or the whole.
   LayerStash* earlier = nullptr;
 };
@@ -53,11 +53,10 @@ class Layer {
   virtual at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights,
                              const at::Tensor& target, const ForwardMode& mode, bool may_overwrite,
                              LayerStash* stash) = 0;
-  // dy: gradient of the output; for a loss a scalar that multiplies the loss. It may be overwritten when the caller's
-  // reference is the only one to it and to its storage, and it may be kept: a caller that holds the buffer must not
-  // change it until the weight gradient is done. Returns one gradient per input (undefined tensor where needs_input[i]
-  // is false). `weights` enter only here, never in weight_gradient, so a rule may pass another version than the
-  // forward's.
+  // dy: gradient of the output; for a loss a scalar that multiplies the loss. It may be overwritten if the caller has
+  // the only reference to it and to its storage, and it may be kept: a caller that holds the buffer must not change it
+  // until the weight gradient is done. Returns one gradient per input (undefined tensor if needs_input[i] is false).
+  // `weights` are used only here, never in weight_gradient, so a rule may pass another version than the forward's.
   virtual std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
                                                  const std::vector<bool>& needs_input, LayerStash& stash) = 0;
   // Adds this layer's weight gradients of all the given micro-batches to `gradients` (order of
@@ -71,7 +70,7 @@ class Layer {
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> input_shapes, int index_in_model,
                                   const at::TensorOptions& options);
 
-// The weights in the file of a layer that is a Module, in fp32 on the CPU. Throws InputError as make_layer() does.
+// The weights in the file of a Module layer, in fp32 on the CPU. Throws InputError as make_layer() does.
 std::vector<at::Tensor> stored_weights(const LayerSpec& layer);
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// One make() per kind of layer, of which make_layer() calls the right one, and what several kinds share. Internal to
-// this folder.
+// One make() per kind of layer, called by make_layer(), and what several kinds share. Internal to this folder.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,8 +42,8 @@ std::unique_ptr<Layer> make(const SequencePool& spec);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Multiply& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);
-// Reads the file of the layer's Module. Throws InputError: that is missing or other than declared, or a type of numbers
-// that TorchScript of fp32 does not compute in.
+// Reads the file of the layer's Module. Throws InputError: it is missing or differs from the declaration, or has a
+// number type in which TorchScript of fp32 does not compute.
 std::unique_ptr<Layer> make_module(const LayerSpec& layer, int index_in_model, const at::TensorOptions& options);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
@@ -83,10 +82,10 @@ class WeightlessLayer : public Layer {
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override;
 };
 
-// The attention core on [batch, heads, steps, head width]: CPU tensors take torch's flash kernel, others the same
-// algorithm written in matrix products. Both return the output and the log-sum-exp of every row of scores, and both
-// backwards recompute the probabilities from that. key_ids: token ids [batch, key steps] of which 0 is padding that
-// nobody attends to, or undefined; every sample has a real token.
+// The attention core on [batch, heads, steps, head width]: CPU tensors use torch's flash kernel, others the same
+// algorithm written in matrix products. Both return the output and the log-sum-exp of every row of scores, from which
+// both backwards recompute the probabilities. key_ids: token ids [batch, key steps], where 0 is padding without
+// attention, or undefined; every sample has a real token.
 struct AttentionCore {
   at::Tensor output, log_sum_exp;
 };
@@ -104,9 +103,9 @@ AttentionGradients attend_products_backward(const at::Tensor& dy, const at::Tens
                                             const at::Tensor& v, const AttentionCore& forward, bool causal,
                                             const at::Tensor& key_ids = {});
 
-// A cross entropy is the mean over a sample's positions that have a target, then over the samples. Per sample, how many
-// have one, at least 1: [samples, 1], in the type of `like`. And what every position counts for; in a chunk of the
-// sequence, times the chunks. target: [samples, positions], negative where there is none.
+// A cross entropy is the mean over a sample's positions with a target, then over the samples. Per sample, the number of
+// these positions, at least 1: [samples, 1], in the type of `like`. And the weight of every position; in a chunk of the
+// sequence, times the chunks. target: [samples, positions], negative if there is none.
 at::Tensor real_positions(const at::Tensor& target, const at::Tensor& like);
 at::Tensor loss_shares(const at::Tensor& target, const at::Tensor& counts, const SequenceChunk& chunk = {});
 

@@ -1,5 +1,5 @@
-// A layer that several devices share (model/tensor_split.h): each has a part of its weights, and the parts of its
-// output, or of its input gradient, are summed over them inside the op.
+// A layer of a tensor-parallel group (model/tensor_split.h): each device has a part of its weights, and the parts of
+// its output, or of its input gradient, are summed over the group inside the op.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace sluice {
 
-// The devices that share a rank's layers, as the rank sees them during a run.
+// A rank's tensor-parallel group during a run.
 class TensorGroup {
  public:
-  // From now on sums go over this group of the transport, which must outlive the run; counts begin anew.
+  // From now on sums use this group of the transport, which must outlive the run; counts begin again.
   void join(Transport& transport, int group, int member);
-  // The tensor, which is contiguous and nobody else's, becomes the sum over the members, equal to the last bit on all.
+  // Replaces the tensor, which is contiguous and not shared, by the sum over the members, equal to the last bit on all.
   void sum(at::Tensor& tensor);
   const TensorSums& sums() const { return sums_; }
 
@@ -27,7 +27,7 @@ class TensorGroup {
   TensorSums sums_;
 };
 
-// What makes a stage a member's; null: all layers are whole. Both outlive the stage.
+// The group of a stage; null: all layers are whole. Both outlive the stage.
 struct TensorShare {
   const TensorModel* model = nullptr;
   TensorGroup* group = nullptr;

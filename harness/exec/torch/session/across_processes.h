@@ -1,6 +1,5 @@
 // Tensors that are sent to another process: in the messages of a program (TensorCodec) and, between runs, for an
-// evaluation or a checkpoint. They arrive with the strides they had, because kernels add in another order over another
-// layout.
+// evaluation or a checkpoint. They keep their strides, because kernels add in another order over another layout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +15,7 @@ namespace sluice {
 // For messages whose payload is a TensorMessage.
 class TensorCodec : public MessageCodec {
  public:
-  MemoryCounters* receiver = nullptr;  // of the rank for which received messages count as buffers
+  MemoryCounters* receiver = nullptr;  // of the rank whose buffers include received messages
   Encoded encode(Message& message) override;
   Message make_room(std::span<const std::byte> header, std::vector<std::span<std::byte>>& parts) override;
 };

@@ -1,5 +1,5 @@
-// A checkpoint file: one line of JSON (what it is a checkpoint of, the sizes of the tensors), then the bytes of the
-// tensors in that order. Written to another file in its folder and renamed, so that it is complete or does not exist.
+// A checkpoint file: one line of JSON (its case, the sizes of the tensors), then the bytes of the tensors in that
+// order. Written to another file in its folder and renamed, so that it is complete or does not exist.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ struct Checkpoint {
 };
 
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& path);  // throws InputError
-// Throws InputError: missing, no checkpoint, cut off, of something else than `of` (any_plan: but for the plan).
+// Throws InputError: missing, not a checkpoint, cut off, of another case than `of` (any_plan: except the plan).
 Checkpoint read_checkpoint(const std::string& path, const Json& of, const at::TensorOptions& options,
                            bool any_plan = false);
 

@@ -1,5 +1,5 @@
-// DeviceBackend: what a program needs to run ranks on GPUs. The object files of harness/exec/torch/cuda register one as
-// the program starts, so `sluice-cuda` has it and `sluice` has none; tests register one whose devices are the CPU.
+// DeviceBackend: runs ranks on GPUs. The object files of harness/exec/torch/cuda register one when the program starts,
+// so `sluice-cuda` has one and `sluice` has none; tests register one whose devices are the CPU.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct DeviceBackend {
   // See describe_cuda() in harness/exec/session.h.
   std::function<Json()> describe;
   // By rank. With a process group ranks are processes: only this process's rank gets a device, and the processes of one
-  // machine take its GPUs in turn. Throws InputError: the machine has no GPU. Also makes the arithmetic that of the CPU
-  // as far as it can be: no TF32, cuDNN's deterministic algorithms.
+  // machine take its GPUs in turn. Throws InputError: the machine has no GPU. Also makes the arithmetic as close to the
+  // CPU's as possible: no TF32, cuDNN's deterministic algorithms.
   std::function<std::vector<std::unique_ptr<RankDevice>>(std::size_t ranks, ProcessGroup* processes)> make_devices;
   // NCCL within this process, or between the members of a process group, over which it is bootstrapped: then only this
   // process's rank has a device. Throws InputError: two ranks share one GPU.

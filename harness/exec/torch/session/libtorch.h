@@ -1,4 +1,4 @@
-// The functions of the table TrainingLibrary (harness/exec/training_library.h), by LibTorch.
+// The LibTorch functions of the table TrainingLibrary (harness/exec/training_library.h).
 #pragma once
 
 #include <memory>

@@ -14,8 +14,8 @@ struct SyntheticBatch {
   at::Tensor targets;                // [samples, ...]
 };
 
-// As PyTorch draws it: g = Generator(seed 7); features = randn(g) (token ids: randint); targets = randn(g) where the
-// loss is the mean squared error, else classes by randint; then the features of further inputs.
+// As PyTorch draws it: g = Generator(seed 7); features = randn(g) (token ids: randint); targets = randn(g) if the loss
+// is the mean squared error, else classes by randint; then the features of further inputs.
 SyntheticBatch make_synthetic_batch(const ModelGraph& model, std::int64_t samples, const at::TensorOptions& options);
 
 }  // namespace sluice

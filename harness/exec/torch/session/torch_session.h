@@ -1,8 +1,8 @@
 // TorchSession: the Session of harness/exec/session.h over LibTorch. It builds the workers of all ranks, runs programs
 // on them, and between runs evaluates with the newest weights, and saves and restores them.
 //
-// With a process group every process has a session with one worker, that of its own rank; every public function is then
-// collective, and what one process holds reaches the others as the private functions say.
+// With a process group, every process has a session with one worker, that of its own rank. Every public function is
+// then collective, and the private functions say how one process's data reaches the others.
 //
 // In several files: session.cpp (set-up, runs, losses), session_weights.cpp (weights and checkpoints), evaluation.cpp.
 #pragma once
@@ -68,24 +68,24 @@ class TorchSession : public Session {
   // Results of a run.
   struct RankLosses {
     std::vector<double> losses;                 // per update: the rank's part
-    std::vector<int> parts;                     // per update: how many micro-batches are in it
-    std::vector<std::uint64_t> output_digests;  // inference: per micro-batch, 0 where another rank made the output
+    std::vector<int> parts;                     // per update: number of micro-batches in it
+    std::vector<std::uint64_t> output_digests;  // inference: per micro-batch, 0 if another rank made the output
     TensorSums sums;
   };
   void check_sharding(const Program& program) const;
   std::vector<RankLosses> losses_of_ranks() const;
   void drop_unfinished_losses(const std::vector<RankLosses>& ranks, std::vector<double>& losses) const;
-  // keep_weights: the stage's weights after each update, gathered where it is sharded.
+  // keep_weights: the stage's weights after each update, gathered if it is sharded.
   std::vector<std::vector<double>> kept_weights(StageId stage) const;
   std::vector<std::vector<double>> kept_by(Rank rank, StageId stage) const;
 
   // Weights and checkpoints.
-  // A flat tensor of the whole stage, gathered where it is sharded. Undefined where this process neither owns the
-  // stage nor the stage is sharded.
+  // A flat tensor of the whole stage, gathered if it is sharded. Undefined if this process does not own the stage and
+  // the stage is not sharded.
   at::Tensor whole(StageId stage, const FlatOf& flat) const;
   std::vector<double> frozen_layer(int layer) const;                  // a frozen layer's weights
   std::vector<double> of_layer(int layer, const FlatOf& flat) const;  // one layer's part of its stage's flat tensor
-  std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a model that groups share, all parts
+  std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a split model, all parts
   // Of layer `layer` of the whole model that groups share, merged from the members' parts, by parameter.
   std::vector<at::Tensor> whole_parameters(int layer, const FlatOf& flat) const;
   std::vector<double> from_owner(StageId stage, std::vector<double> values) const;  // the values of the stage's owner
@@ -93,7 +93,7 @@ class TorchSession : public Session {
   CheckpointStage checkpoint_of(StageId stage) const;
   void send_to_first_process(CheckpointStage& stage, int owner) const;
 
-  // What one layer has besides its place in a plan: a piece of each flat tensor of its stage (newest weights, optimizer
+  // The state of one layer outside its plan: a piece of each flat tensor of its stage (newest weights, optimizer
   // state), and its running statistics.
   struct LayerState {
     std::vector<at::Tensor> pieces, buffers;
@@ -117,7 +117,7 @@ class TorchSession : public Session {
   WeightsOf weights_of(const FlatOf& flat) const;  // by stage; empty for stages of other owners
   double decoded_score(const Decoding& decoding, const WeightsOf& weights) const;
   std::vector<at::Tensor> load_inputs(std::span<const std::int64_t> test_samples) const;
-  // The model's output, stage after stage; with a process group only where the loss is.
+  // The model's output, stage after stage; with a process group only on the process with the loss.
   Prediction predict(const std::vector<at::Tensor>& inputs, const at::Tensor& target, const WeightsOf& weights) const;
   bool reads(int process, std::size_t from) const;  // whether it owns a stage that reads an output of stage `from`
   std::vector<std::vector<std::int32_t>> generate(const Decoding& decoding, std::vector<at::Tensor> inputs,
@@ -134,7 +134,7 @@ class TorchSession : public Session {
   std::vector<std::unique_ptr<Worker>> workers_;  // by rank, null for ranks of other processes
   std::int64_t updates_ = 0;
   int moves_ = 0;                            // repartitions
-  bool loaded_ = false;                      // whether load() was
+  bool loaded_ = false;                      // whether load() was called
   std::vector<MemoryByKind> earlier_peaks_;  // by rank, of workers under earlier plans
 };
 

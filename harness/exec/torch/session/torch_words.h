@@ -3,8 +3,8 @@
 
 namespace sluice {
 
-// Makes words_of() (harness/base/error_words.h) know them. Called by whatever enters LibTorch; only the first call does
-// something.
+// Makes words_of() (harness/base/error_words.h) know them. Called by all code that enters LibTorch; only the first call
+// has an effect.
 void know_torch_errors();
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// A rank's device for tests without a GPU: the CPU behind the interface of one. What it queues is
-// done at once, so it tests what the worker and the transports ask, not what they must wait for.
+// A rank's device for tests without a GPU: the CPU behind the interface of one. Queued work is done at once, so it
+// tests the requests of the worker and the transports, not their waits.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ class FakeRankDevice : public RankDevice {
     return std::make_shared<int>(events);
   }
   void wait(const Event& event) override { waits += event ? 1 : 0; }
-  // The host is far ahead: nothing has passed when it first asks.
+  // The host is far ahead: at its first call nothing has passed.
   bool passed(const Event&) override { return false; }
   void wait_on_host(const Event&) override {}
   at::Tensor from_host(const at::Tensor& tensor) override { return tensor.clone(); }

@@ -1,4 +1,4 @@
-// MatrixDirections: what Muon and Adam in a rotated basis step along: optimizers that treat a weight matrix as a matrix
+// MatrixDirections: the steps of Muon and Adam in a rotated basis, optimizers that treat a weight matrix as a matrix
 // and give every other parameter AdamW. With a matrix G of gradients, r rows and c columns, t = 1, 2, ... updates:
 //
 //   muon          M = mu M + (1 - mu) G;   D = mu M + (1 - mu) G (Nesterov), else M
@@ -23,7 +23,7 @@ namespace sluice {
 
 // A parameter's place in a stage's flat tensors.
 struct FlatParameter {
-  std::int64_t offset = 0, rows = 0, columns = 0;  // of another parameter than a matrix: rows is its size, columns 0
+  std::int64_t offset = 0, rows = 0, columns = 0;  // for a parameter that is not a matrix, rows is its size, columns 0
   bool matrix() const { return columns > 0; }
   std::int64_t size() const { return matrix() ? rows * columns : rows; }
 };

@@ -1,8 +1,7 @@
-// Counted allocations: the bytes of every tensor belong to a rank and a kind, given by the scope in which it was
-// allocated, so that the peak memory of a rank and its split by kind are measured and not estimated. A header stands
-// before each allocation on the CPU; on a GPU, torch's own allocator reports what it does. What is counted are the
-// bytes asked for. The counters of a rank count memory of the kind of device that it computes on: staging buffers on
-// the host of a GPU are not part of its peak.
+// Counted allocations: the bytes of every tensor belong to a rank and a kind, by the scope in which it was allocated,
+// so the peak memory of a rank and its split by kind are measured and not estimated. On the CPU a header precedes each
+// allocation; on a GPU, torch's own allocator reports. The requested bytes are counted. The counters of a rank count
+// memory of the kind of device that it computes on: staging buffers on the host of a GPU are not part of its peak.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,30 +16,29 @@ namespace sluice {
 
 enum class MemoryKind : std::uint8_t { weights, versions, gradients, optimizer, activations, buffers };
 
-// The counts of one rank. Besides the peak of everything, the peak of what is resident (all kinds but buffers) is kept,
-// because that is what a schedule decides and a prediction can be compared with. Made by new_counters() and kept for
-// the life of the process: a tensor may outlive the session that made it.
+// The counts of one rank. In addition to the peak of everything, the peak of the resident tensors (all kinds but
+// buffers) is kept, because the schedule determines it and a prediction can be compared with it. Made by new_counters()
+// and kept for the life of the process: a tensor may outlive the session that made it.
 class MemoryCounters {
  public:
   explicit MemoryCounters(bool of_gpu = false) : of_gpu_(of_gpu) {}
   bool of_gpu() const { return of_gpu_; }
   void add(MemoryKind kind, std::int64_t bytes);
   void remove(MemoryKind kind, std::int64_t bytes);
-  // A pool of its own, the host's, whatever the device: bytes of stashes that wait there; no part of any total.
+  // A separate pool, the host's, for any device: bytes of stashes on the host; not part of any total.
   void add_host(std::int64_t bytes);
   void remove_host(std::int64_t bytes) { host_.fetch_sub(bytes, std::memory_order_relaxed); }
-  // Kinds but buffers: at the moment of their largest sum. buffers: what the peak of everything
-  // adds to that, so that total() is the peak. Call while the rank is idle.
+  // Kinds but buffers: when their sum is largest. buffers: the difference between that sum and the peak of everything,
+  // so total() is the peak. Call while the rank is idle.
   MemoryByKind peak() const;
   void reset_peak();
 
-  // The peak of everything in a stretch of the rank's own work. Windows nest: what an inner one sees, the outer one
-  // sees too.
+  // The peak of everything in a part of the rank's own work. Windows nest: an outer one includes its inner ones.
   struct Mark {
     std::int64_t start = 0, outer = 0;
   };
   struct Window {
-    std::int64_t peak = 0, left = 0;  // bytes above those at its start: the most, and at its end
+    std::int64_t peak = 0, left = 0;  // bytes above those at its start: the peak, and at its end
   };
   Mark begin_window();
   Window end_window(const Mark& mark);
@@ -58,8 +56,8 @@ class MemoryCounters {
 void install_counting_allocator();
 MemoryCounters* new_counters(bool of_gpu = false);
 
-// Reports of a GPU's allocator: an allocation by this thread, and the end of one (not when it is asked to free, but
-// when all streams are done with the memory).
+// Reports of a GPU's allocator: an allocation by this thread, and the end of one (when all streams are done with the
+// memory, not at the request to free it).
 void note_gpu_allocation(const void* data, std::int64_t bytes);
 void note_gpu_release(const void* data);
 
@@ -75,18 +73,18 @@ class MemoryScope {
   MemoryKind kind_before_;
 };
 
-// What this thread allocates while it lives. Does not nest.
+// Counts the allocations of this thread during its life. Does not nest.
 class Allocated {
  public:
   Allocated();
   ~Allocated();
   Allocated(const Allocated&) = delete;
-  // What is not freed yet and counts as buffers counts as activations from now on, the output's storage excepted: it is
-  // what autograd keeps of operations, out of reach of recount().
+  // Memory that is not freed yet and counts as buffers counts as activations from now on, except the output's storage:
+  // autograd keeps it for its operations, and recount() cannot reach it.
   void keep(const at::Tensor& output);
 };
 
-// Counts the storage of a tensor for another rank or kind from now on (a received message, a version that is no longer
+// From now on, counts the storage of a tensor for another rank or kind (a received message, a version that is no longer
 // the newest).
 void recount(const at::Tensor& tensor, MemoryCounters* counters, MemoryKind kind);
 

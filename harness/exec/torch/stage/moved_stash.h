@@ -1,7 +1,7 @@
-// MovedStash: a stash on its way to the host's memory and back (harness/pipeline/offload.h). Whole storages move, each
-// once however many tensors are views of it; what something outside the stash holds, too, stays on the device. On the
-// CPU the host's memory is a pool that is counted apart (MemoryCounters::add_host), and a copy is over when its call
-// returns; on a GPU it is pinned, and copies run on a second stream of the rank.
+// MovedStash: a stash in transit to the host's memory and back (harness/pipeline/offload.h). Whole storages move, each
+// once for any number of views; storages that are also referenced outside the stash stay on the device. On the CPU the
+// host's memory is a pool that is counted separately (MemoryCounters::add_host), and a copy ends when its call returns;
+// on a GPU it is pinned, and copies run on a second stream of the rank.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace sluice {
 
-// Its calls follow one another as they stand here, always with the same stash.
+// Call in this order, always with the same stash.
 class MovedStash {
  public:
-  // Begins the way out. device: null on the CPU.
+  // Begins the copy to the host. device: null on the CPU.
   MovedStash(const StageStashTensors& stash, MemoryCounters* counters, RankDevice* device);
-  ~MovedStash();  // gives the host's memory back
+  ~MovedStash();  // frees the host's memory
   MovedStash(const MovedStash&) = delete;
 
-  void free(StageStashTensors& stash);        // the device's memory, once the copy is there
-  void bring_back(StageStashTensors& stash);  // takes memory on the device again and begins the way back
+  void free(StageStashTensors& stash);        // frees the device's memory, once the copy has ended
+  void bring_back(StageStashTensors& stash);  // allocates memory on the device again and begins the copy back
   void wait();                                // until the stash can be read
 
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  struct Place {  // where in the stash a tensor stands
+  struct Place {  // place of a tensor in the stash
     std::size_t layer, kept;
   };
-  struct View {  // a tensor of a storage that moves, and all the places that hold it
+  struct View {  // a tensor of a storage that moves, and all its places
     std::vector<Place> places;
     std::vector<std::int64_t> sizes, strides;
     std::int64_t offset = 0;

@@ -32,11 +32,11 @@ namespace sluice {
 
 class Optimizer {
  public:
-  // parameters: those of the stage, for optimizers that treat matrices as such; others take the tensor as it is.
+  // parameters: those of the stage, for optimizers that treat matrices; others ignore them.
   Optimizer(const OptimizerSpec& spec, std::int64_t elements, const at::TensorOptions& options,
             const std::vector<FlatParameter>& parameters = {});
 
-  // beta1 becomes b + rise (0.99 - b), b being what the optimizer was made with.
+  // beta1 becomes b + rise (0.99 - b), where b is the initial value.
   void raise_beta1(double rise) { spec_.beta1 = beta1_ + rise * (0.99 - beta1_); }
 
   // From now on delta(kind) exists after each step. kind: state, state_plus_gradient, momentum_only or first_moment.
@@ -44,19 +44,19 @@ class Optimizer {
   void track(WeightRule::Delta kind, bool decay_in_delta = false);
   // `to` may be `from` (in place).
   void step(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double learning_rate);
-  // The direction of the last step, as above. Meaningless before the first step.
+  // The direction of the last step, as above. Undefined before the first step.
   const at::Tensor& delta(WeightRule::Delta kind) const;
   std::int64_t steps() const { return steps_; }
 
-  // Everything a checkpoint must hold besides steps().
+  // All state for a checkpoint except steps().
   std::vector<at::Tensor> state() const;
   void set_steps(std::int64_t steps);
-  // The decoupled weight decay of a step, in place; nothing where decay is part of the gradient.
+  // The decoupled weight decay of a step, in place; nothing if decay is part of the gradient.
   void decay(at::Tensor& weights, double learning_rate) const;
 
  private:
   bool has_momentum() const { return spec_.kind == OptimizerSpec::Kind::sgd && spec_.momentum > 0; }
-  // The kinds differ only where there is a momentum buffer.
+  // The kinds differ only with a momentum buffer.
   WeightRule::Delta effective(WeightRule::Delta kind) const;
   at::Tensor& kept(WeightRule::Delta kind) { return deltas_[static_cast<std::size_t>(kind)]; }
   void sgd(at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, double rate);

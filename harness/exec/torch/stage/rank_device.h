@@ -1,8 +1,8 @@
-// RankDevice: a rank's GPU, the stream that the rank computes on, and events between ranks. A rank without a device
+// RankDevice: a rank's GPU, the stream on which the rank computes, and events between ranks. A rank without a device
 // computes on the CPU, where an op is done when its call returns.
 //
-// Ranks are threads. With as many GPUs as ranks each has its own; otherwise neighbours share one, each on a stream of
-// its own, so that every system runs with real kernels on a single GPU.
+// Ranks are threads. With at least one GPU per rank, each rank has its own; otherwise neighbours share one, each with
+// its own stream, so every system runs with real kernels on a single GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,26 +22,26 @@ class RankDevice : public DeviceClock {
   virtual void* stream() const = 0;             // cudaStream_t
   virtual void enter() = 0;                     // makes device and stream those of the calling thread
   virtual void synchronize() = 0;               // the host waits for all streams of the device
-  virtual void stay_busy() = 0;                 // the stream, for a millisecond or more; the host goes on
-  virtual Event record() = 0;                   // behind what this rank's stream has been given
-  virtual void wait(const Event& event) = 0;    // the stream does; an empty event is no wait
-  virtual bool passed(const Event& event) = 0;  // asked by the host
+  virtual void stay_busy() = 0;                 // keeps the stream busy for a millisecond or more; the host continues
+  virtual Event record() = 0;                   // after the work given to this rank's stream so far
+  virtual void wait(const Event& event) = 0;    // blocks the stream; an empty event is no wait
+  virtual bool passed(const Event& event) = 0;  // for the host
   virtual void wait_on_host(const Event& event) = 0;
-  // Copies that are queued: from memory of the host that must not be written afterwards, and into memory of the host
-  // that holds the values once an event recorded behind the copy has passed.
+  // Queued copies: from memory of the host that must not be written afterwards, and into memory of the host that has
+  // the values once an event recorded after the copy has passed.
   virtual at::Tensor from_host(const at::Tensor& tensor) = 0;
   virtual at::Tensor to_host(const at::Tensor& tensor) = 0;
-  // Copies on a second stream of the rank, one after the other, each behind what the rank's stream
-  // has been given so far. The device's tensor must stay, and neither be written, until the event that is returned has
-  // passed; the one on the host is from host_memory(), and may be dropped.
+  // Copies on a second stream of the rank, one after the other, each after the work given to the rank's stream so far.
+  // The device's tensor must stay, unchanged, until the returned event has passed; the one on the host is from
+  // host_memory(), and may be dropped.
   virtual at::Tensor host_memory(std::int64_t bytes) = 0;
   virtual Event copy_beside(at::Tensor& to, const at::Tensor& from) = 0;
-  // A tensor made on another stream is used on this one: its memory must not be reused before that use is over, whoever
-  // drops the tensor.
+  // A tensor made on another stream is used on this one: its memory must not be reused before that use has ended, even
+  // if the tensor is dropped.
   virtual void used_here(const at::Tensor& tensor) = 0;
 };
 
-// The device of rank `rank` of `ranks` on a machine with `devices` devices; as even as can be, neighbours together.
+// The device of rank `rank` of `ranks` on a machine with `devices` devices: as even as possible, neighbours together.
 int device_of_rank(std::size_t rank, std::size_t ranks, int devices);
 
 }  // namespace sluice

@@ -17,11 +17,11 @@ namespace sluice {
 class ResizableStorage {
  public:
   ResizableStorage() = default;
-  // Without memory yet. views_of: the views of a tensor of `elements` or more.
+  // Without memory at first. views_of: the views of a tensor of `elements` or more.
   ResizableStorage(std::int64_t elements, const at::TensorOptions& options,
                    const std::function<std::vector<at::Tensor>(const at::Tensor&)>& views_of);
 
-  // Uninitialised memory. Does nothing where there is memory already.
+  // Uninitialised memory. Does nothing if there is memory already.
   void allocate(MemoryCounters* counters, MemoryKind kind);
   void release();
   bool allocated() const { return allocated_; }

@@ -1,4 +1,4 @@
-// RunContext: what all ranks of a session share while a program runs, and the data of its samples as tensors.
+// RunContext: the shared state of all ranks of a session while a program runs, and the data of its samples as tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -14,10 +14,10 @@
 
 namespace sluice {
 
-// Everything a stage keeps for one micro-batch in flight.
+// All tensors that a stage keeps for one micro-batch in flight.
 struct StageStashTensors {
   std::vector<LayerStash> layers;        // one per layer of the stage
-  StageStashTensors* earlier = nullptr;  // of the chunk before of the same sequences; it must stay where it is
+  StageStashTensors* earlier = nullptr;  // of the previous chunk of the same sequences; it must not move
 };
 
 class StageModule {
@@ -29,14 +29,14 @@ class StageModule {
   ~StageModule();
   StageModule(StageModule&&) noexcept;
 
-  // From now on a sample of every layer goes to the probe; null: none any more.
+  // From now on every layer reports a sample to the probe; null: no reports.
   void observe(Probe* probe, MemoryCounters* counters, StageId stage);
 
   int last_layer() const;  // index into model.layers
   // All trained parameters of the stage in order of layers, then of parameters(layer): a tied weight once.
   const std::vector<ParameterSpec>& parameters() const;
-  // How many parameters its frozen layers have, in the same order. They follow the trained ones among the `weights` of
-  // every call; among `gradients` an undefined tensor stands for each.
+  // Number of parameters of its frozen layers, in the same order. They follow the trained ones among the `weights` of
+  // every call; among `gradients` each is an undefined tensor.
   std::size_t frozen_count() const;
   // Layers of other stages of the rank whose first parameters this stage's tied layers use: they follow its own among
   // the `weights` and `gradients` of every call.
@@ -53,8 +53,8 @@ class StageModule {
   std::vector<at::Tensor> input_gradient(std::span<const at::Tensor> sent_gradients, double loss_scale,
                                          std::span<const at::Tensor> weights, StageStashTensors& stash);
 
-  // From now on input_gradient() leaves the gradient of the first layer's last `channels` input channels to whoever has
-  // the stage before (PlanStage::passed_channels): it returns that of the others, and take_passed() what is needed for
+  // From now on input_gradient() leaves the gradient of the first layer's last `channels` input channels to the rank of
+  // the previous stage (PlanStage::passed_channels): it returns that of the others, and take_passed() the inputs for
   // the rest. Throws std::invalid_argument: the stage receives more than that layer's input, or another layer reads it.
   void pass_channels(int channels);
   struct Passed {
@@ -67,7 +67,7 @@ class StageModule {
   void weight_gradient(std::span<StageStashTensors* const> stashes, std::span<const at::Tensor> gradients,
                        const std::function<void(std::size_t step)>& after_step = {});
   // The buckets of the stage's flat gradients in the order in which weight_gradient() completes them: elements `first`
-  // to `end`, once it has come to `step`. A tied weight is complete with the layer that has it, the first that uses it.
+  // to `end`, complete at `step`. A tied weight is complete with the layer that has it, the first that uses it.
   struct GradientBucket {
     std::int64_t first = 0, end = 0;
     std::size_t step = 0;
@@ -78,8 +78,8 @@ class StageModule {
   std::vector<at::Tensor> buffers() const;
   std::vector<std::vector<at::Tensor>> buffers_by_layer() const;
 
-  // Bytes of distinct storages in a stash: what the declared stage_stash() predicts once `exclude`
-  // holds the model's own input data and the target, which are not the stage's.
+  // Bytes of distinct storages in a stash, which the declared stage_stash() predicts if `exclude` has the model's own
+  // input data and the target, which are not the stage's.
   static std::int64_t stash_bytes(const StageStashTensors& stash, std::span<const at::Tensor> exclude = {});
 
  private:

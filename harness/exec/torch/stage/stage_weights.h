@@ -24,35 +24,35 @@
 
 namespace sluice {
 
-// Which slice of a stage a rank holds; one member: all of it, the stage is not sharded.
+// The slice of a stage on a rank; one member: all of it, the stage is not sharded.
 struct Share {
   std::size_t members = 1, member = 0;
-  bool keeps_whole = false;  // ZeRO-1: the whole weights all the time, the slice is part of them
+  bool keeps_whole = false;  // ZeRO-1: always the whole weights; the slice is a part of them
 };
 
 class StageWeights {
  public:
-  // matrices: which parameters the optimizer treats as matrices; empty: none.
-  // learns: false: the weights never change, so that there are no gradients and no optimizer state.
+  // matrices: parameters that the optimizer treats as matrices; empty: none. learns: false: the weights never change,
+  // so there are no gradients and no optimizer state.
   StageWeights(const std::vector<ParameterSpec>& parameters, std::span<const at::Tensor> initial,
                const OptimizerSpec& optimizer, const at::TensorOptions& options, MemoryCounters* counters,
                const Share& share = {}, bool learns = true, const std::vector<bool>& matrices = {});
 
-  // The rule of the programs to come; once before the first begin(). Allocates the tensors that prediction keeps.
+  // The rule of the following programs; once before the first begin(). Allocates the tensors of predictions.
   void follow(const WeightRule& rule, StageId stage);
-  // How often a program reads each version (counted from its start) and each predicted tensor. Versions that the next
-  // run still reads (retained versions) count as read once more.
+  // Number of reads per program of each version (counted from its start) and each predicted tensor. Versions that the
+  // next run still reads (retained versions) count one read more.
   struct Uses {
     std::map<std::int32_t, int> versions;
     std::vector<int> predictions;
-    int updates = 0;  // that the program makes
+    int updates = 0;  // of the program
   };
   // Starts an iteration of a program: the newest version becomes version 0.
   void begin(const Uses& uses);
-  // The weights that a compute instruction reads, a view per parameter; a prediction is made when it is first read.
-  // Throws logic_error if the version is gone, or not gathered. learning_rate: the current one, for predictions.
+  // The weights of a compute instruction, one view per parameter; a prediction is made at its first read. Throws
+  // logic_error if the version is gone, or not gathered. learning_rate: the current one, for predictions.
   std::span<const at::Tensor> read(const Instruction& op, double learning_rate);
-  void used(const Instruction& op);                                        // its read is over
+  void used(const Instruction& op);                                        // its read has ended
   const at::Tensor& newest_flat() const { return versions_.back().flat; }  // or the slice of it
   const at::Tensor& newest_view(std::size_t parameter) const { return versions_.back().views[parameter]; }
   std::int32_t newest_version() const { return versions_.back().number; }  // over the session
@@ -65,11 +65,11 @@ class StageWeights {
   const at::Tensor& gradients_flat();
   bool clears_gradients() const { return sharded() ? !whole_gradient_.allocated() : clear_gradient_; }  // at that call
 
-  // The sum of the squares of elements `first` to `end` of the whole stage's gradients, of a sharded stage those in its
-  // slice. Added up in double precision, in blocks of one size.
+  // The sum of the squares of elements `first` to `end` of the whole stage's gradients; for a sharded stage, of those
+  // in its slice. Added up in double precision, in blocks of one size.
   double squares(std::int64_t first, std::int64_t end) const;
 
-  // Of a sharded stage. Memory for all slices of the newest weights, the own one filled in; they count as gathered from
+  // For a sharded stage. Memory for all slices of the newest weights, with the own one set; they count as gathered from
   // now on.
   const at::Tensor& begin_gather();
   void free_gathered();
@@ -82,13 +82,13 @@ class StageWeights {
   // gradient_scale multiplies the gradient first.
   void step(double learning_rate, double gradient_scale = 1);
 
-  // For checkpoints: every tensor that outlives a run (retained versions included), in a fixed order, and the numbers
+  // For checkpoints: every tensor that outlives a run (including retained versions), in a fixed order, and the numbers
   // that belong to them.
   struct State {
     std::vector<at::Tensor> tensors;
     std::vector<std::int64_t> numbers;
   };
-  // Of a sharded stage, state() has the slice and restore() takes the whole.
+  // For a sharded stage, state() has the slice and restore() takes the whole.
   State state() const;
   void restore(const State& state);  // throws logic_error if it is not of these weights and rule
 

@@ -1,7 +1,6 @@
-// TorchWorker: the stages of one rank, as the executor's Worker. It looks up the weight version that an instruction
-// names, runs the stage's layers, and makes messages of what other ranks need. A tensor that goes to another rank
-// belongs to that rank from then on; what the sender still needs it copies, so that the counted memory of a rank is its
-// own.
+// TorchWorker: the stages of one rank, as the executor's Worker. It looks up the weight version of an instruction, runs
+// the stage's layers, and makes the messages to other ranks. A tensor that is sent belongs to the receiving rank from
+// then on; the sender copies what it still needs, so the counted memory of a rank is its own.
 //
 // In several files: stage_worker.cpp (set-up, dispatch, losses, steps), _compute.cpp (forward, input and weight
 // gradients), _messages.cpp (between stages), _collectives.cpp (between the replicas of a stage).
@@ -35,8 +34,8 @@ struct StageSnapshot {
 
 class TorchWorker : public Worker {
  public:
-  // stages: those that this rank holds, or whose weight gradients it computes (Placement::weight_gradient_ranks).
-  // interfaces, placement: of all stages. device: null on the CPU.
+  // stages: those of this rank, including stages of which it computes only the weight gradients
+  // (Placement::weight_gradient_ranks). interfaces, placement: of all stages. device: null on the CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages, const Placement& placement,
               const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights, RankDevice* device = nullptr);
@@ -67,7 +66,7 @@ class TorchWorker : public Worker {
   at::Device device() const { return options_.device(); }
   StageModule& module(StageId stage) { return *state(stage).module; }
   StageWeights& weights(StageId stage) { return *state(stage).weights; }
-  // Where the weights are that a stage uses of other stages of the rank, in the order of StageModule::borrowed().
+  // The weights that a stage uses of other stages of the rank, in the order of StageModule::borrowed().
   struct Borrowed {
     StageId owner;
     std::size_t parameter;
@@ -76,17 +75,17 @@ class TorchWorker : public Worker {
   const std::vector<Borrowed>& borrowed(StageId stage) { return state(stage).borrowed; }
   MemoryCounters* counters() const { return counters_; }
   const std::vector<double>& losses() const { return losses_; }  // per update of the run: this rank's part
-  // Per update: how many micro-batches are in this rank's losses(); how many must be in those of all ranks.
+  // Per update: number of micro-batches in this rank's losses(); number that must be in those of all ranks.
   const std::vector<int>& loss_parts() const { return loss_parts_; }
   int microbatches_of_update(std::size_t update) const;
-  // Inference: per micro-batch of the run, a hash of the model's output; 0 where this rank did not make it.
+  // Inference: per micro-batch of the run, a hash of the model's output; 0 if another rank made it.
   const std::vector<std::uint64_t>& output_digests() const { return output_digests_; }
-  // With RunRequest::keep_weights: the flat weights (of a sharded stage this rank's slice) after each step of the run.
+  // With RunRequest::keep_weights: the flat weights (for a sharded stage this rank's slice) after each step of the run.
   const std::vector<std::vector<double>>& kept_weights(StageId stage) { return state(stage).kept; }
   const std::vector<StageSnapshot>& snapshots(StageId stage) { return state(stage).snapshots; }
 
  private:
-  // The tensors of one op's micro-batches on their way through a stage. An op takes one micro-batch or several at once.
+  // The tensors of one op's micro-batches in a stage. An op takes one or several micro-batches at once.
   struct Slot {
     std::vector<at::Tensor> received;          // per interface.receives
     std::vector<at::Tensor> outputs;           // per interface.sends, until the last message is made of it
@@ -100,7 +99,7 @@ class TorchWorker : public Worker {
     std::shared_ptr<MovedStash> moved;  // of the stash, what is on the host or comes from there
     std::vector<at::Tensor> data;       // those tensors of the stash that are the data feed's, until the input gradient
   };
-  // The tensors that cross between this stage and another one.
+  // The tensors between this stage and another one.
   struct Edge {
     std::vector<std::size_t> own, other;  // their places in this stage's list of sends or receives, and in the other's
     std::vector<bool> has_gradient;       // whether that comes back
@@ -119,8 +118,8 @@ class TorchWorker : public Worker {
     std::vector<StageModule::GradientBucket> buckets;  // of the gradients; empty: they are reduced after the backward
     bool has_loss = false;
     bool counts_loss = false;  // has the model's last layer: with tensor parallelism every member of a group has a loss
-    // The stage after this one that passes a part of its input gradient here (PlanStage::passed_channels), its first
-    // layer, and that layer's input.
+    // The next stage, which passes a part of its input gradient here (PlanStage::passed_channels), its first layer, and
+    // that layer's input.
     std::optional<StageId> divided_after;
     LayerSpec divided_layer;
     Shape divided_input;
@@ -128,14 +127,14 @@ class TorchWorker : public Worker {
     StageWeights::Uses uses;                // how the program uses the stage's weights
     std::vector<std::vector<double>> kept;  // see kept_weights()
     std::vector<StageSnapshot> snapshots;   // see snapshots()
-    // Batched weight gradients: stashes that wait for theirs. It is computed at the update, or, where backwards are
-    // split, with the last of the weight gradients that stand next to each other in the program.
+    // Batched weight gradients: waiting stashes. Their weight gradient is computed at the update or, if backwards are
+    // split, with the last of consecutive weight gradients in the program.
     std::vector<StageStashTensors> pending;
     std::vector<bool>
-        ends_batch;  // per weight gradient of the stage in the order of the program: whether it is such a last
+        ends_batch;  // per weight gradient of the stage in the order of the program: whether it is such a last one
     std::size_t next_weight_gradient = 0;
-    // Instead of `weights`, where this rank computes only the stage's weight gradients: their sum, flat, and one view
-    // per parameter.
+    // Instead of `weights`, if this rank computes only the stage's weight gradients: their sum, flat, and one view per
+    // parameter.
     at::Tensor gradient_sum;
     std::vector<at::Tensor> gradient_sum_views;
     bool clear_gradient_sum = true;
@@ -163,7 +162,7 @@ class TorchWorker : public Worker {
   void infer(State& s, const Instruction& op);
   void add_output(const State& s, const Instruction& op, const at::Tensor& output);
   void finish_batch(const State& s, const Instruction& op);
-  // Runs the stage's layers forward; sets `loss` where the stage holds the loss.
+  // Runs the stage's layers forward; sets `loss` if the stage holds the loss.
   std::vector<at::Tensor> run_forward(State& s, const Instruction& op, bool keep_stash, at::Tensor* loss);
   void input_gradient(State& s, const Instruction& op, Slot& slot);
   void finish_divided_gradient(State& s, Slot& slot);
@@ -191,7 +190,7 @@ class TorchWorker : public Worker {
   void put_stash(Slot& slot, TensorMessage& message);
   void receive_on_device(std::vector<at::Tensor>& tensors, const RankDevice::Event& ready);
 
-  // A loss on its way from the GPU, read when it has arrived, so that the host need not wait.
+  // A loss in transit from the GPU, read when it has arrived, so that the host does not wait.
   struct PendingLoss {
     const State* stage = nullptr;
     int iteration = 0;
@@ -212,7 +211,7 @@ class TorchWorker : public Worker {
   std::vector<State> states_;
   std::vector<bool> no_gradient_;                                     // without_gradient() of the session's model
   std::vector<std::size_t> state_of_stage_;                           // stage -> index into states_
-  Probe* probe_ = nullptr;                                            // null: nobody wants to know
+  Probe* probe_ = nullptr;                                            // null: no samples
   const std::function<void(const Buffer&)>* bucket_ready_ = nullptr;  // during compute_in_buckets()
   at::Tensor squares_;     // of begin_norm(), per layer of the session's model
   double clip_scale_ = 1;  // of the gradients of the next steps

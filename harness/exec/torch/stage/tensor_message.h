@@ -1,5 +1,5 @@
-// What a worker's message holds, and how it is sent to another process or GPU: as blocks of memory, sent from where
-// they lie, and a header that says which tensors they hold.
+// The content of a worker's message, and its form for another process or GPU: blocks of memory, sent without a copy,
+// and a header that describes their tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@ namespace sluice {
 // The payload of every Message between workers. An undefined tensor stays one.
 struct TensorMessage {
   std::vector<at::Tensor> tensors;    // on the sender's device
-  std::vector<std::int64_t> numbers;  // for the host: how many of them each layer kept (a stash)
+  std::vector<std::int64_t> numbers;  // for the host: number of tensors that each layer kept (a stash)
 };
 
-// Tensors arrive with the strides they had, because kernels add in another order over another layout. Those that share
-// memory (a stash that keeps a tensor twice, or views of one) are sent once and share memory at the receiver too.
+// Tensors keep their strides, because kernels add in another order over another layout. Tensors that share memory (a
+// stash that keeps a tensor twice, or views of one) are sent once and also share memory at the receiver.
 struct TensorBlocks {
   std::vector<std::int64_t> header;
   std::vector<std::span<std::byte>> blocks;  // of the message's memory
@@ -42,7 +42,7 @@ class TensorBuffers : public MessageBuffers {
   // device: where the tensors of messages must be.
   TensorBuffers(at::DeviceType device, MakeBlock make_block) : device_(device), make_block_(std::move(make_block)) {}
 
-  // Throws std::logic_error: a tensor is elsewhere, where NCCL would read what is not there.
+  // Throws std::logic_error if a tensor is elsewhere, where NCCL cannot read it.
   std::vector<std::int64_t> header(const Message& message) override;
   Message room_for(std::span<const std::int64_t> header, DeviceCalls::Stream stream) override;
   std::vector<DeviceBuffer> buffers(const Message& message) override;
