@@ -17,9 +17,9 @@ namespace sluice {
 // first, those with an evaluation and the last tenth, of a validation none. Its environment has `command`.
 Record reference_record(Record record, const std::string& command);
 
-// Replaces the file by the reference records of `records`: of repeated cases the latest, of a validation every round, in
-// the order of system, workload, ranks, micro-batches, options and seed. Leaves out candidates of a search for a rate: the records that use the rate have their results.
-// Throws RunError if it cannot be written.
+// Replaces the file by the reference records of `records`, in the order of system, workload, ranks, micro-batches,
+// options and seed: of repeated cases the latest, of a validation every round. Leaves out candidates of a search for a
+// rate: the records that use the rate have their results. Throws RunError if it cannot be written.
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command);
 
 }  // namespace sluice

@@ -38,9 +38,9 @@ struct ValidatedCase {
 std::optional<ValidatedCase> validated_case(const std::vector<const Record*>& wall,
                                             const std::vector<const Record*>& simulated);
 
-// The cases in records. Of `sluice validate`, records with the same environment["validation"] number belong together; of
-// any other sweep, runs on the wall clock and on the virtual clock of the cluster `this machine` that differ in the
-// clock alone, and their seeds count as rounds.
+// The cases in records. Records of `sluice validate` with the same environment["validation"] number belong together. Of
+// any other sweep, runs on the wall clock and on the virtual clock of `this machine` that differ in the clock alone do,
+// and their seeds count as rounds.
 std::vector<ValidatedCase> validated_cases(std::span<const Record> records);
 
 // "one_f_one_b mlp1024, 8 micro-batches of 32".
