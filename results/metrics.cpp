@@ -362,7 +362,7 @@ static std::string without_timeline(const Record& record) {
 std::vector<std::string> repeated_results(std::span<const Record> records) {
   std::map<std::string_view, std::vector<const Record*>> results;  // by digest
   for (const Record& record : records)
-    if (is_result(record)) results[record.digest].push_back(&record);
+    if (is_result(record) && !record.environment.validation) results[record.digest].push_back(&record);
   std::vector<std::string> sentences;
   for (const Record& record : records) {
     const auto found = results.find(record.digest);
@@ -392,9 +392,10 @@ std::vector<const Record*> latest_of(std::span<const Record> records) {
 }
 
 std::vector<Record> latest(std::vector<Record> records) {
-  std::vector<Record> result;
-  for (const Record* record : latest_of(records))
-    result.push_back(std::move(records[static_cast<std::size_t>(record - records.data())]));
+  std::vector<Record> result, cases;
+  for (Record& record : records) (record.environment.validation ? result : cases).push_back(std::move(record));
+  for (const Record* record : latest_of(cases))
+    result.push_back(std::move(cases[static_cast<std::size_t>(record - cases.data())]));
   return result;
 }
 

@@ -120,6 +120,7 @@ std::optional<double> best_metric(const Record& record);
 // One record per case: the last result, else the last record. In the order of first appearance. A store only grows, so
 // a case that failed and was run again is in it twice.
 std::vector<const Record*> latest_of(std::span<const Record> records);
+// The same, after all rounds of a validation, each of which counts.
 std::vector<Record> latest(std::vector<Record> records);
 // Cases with more than one result (ok or diverged), as after merging shards that overlap: one sentence each, which says
 // that latest() keeps the last. Results that differ only in their timeline count as one.

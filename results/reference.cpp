@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -81,9 +80,7 @@ Record reference_record(Record record, const std::string& command) {
 }
 
 void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command) {
-  std::vector<Record> kept, cases;
-  for (const Record& record : records) (record.environment.validation ? kept : cases).push_back(record);
-  std::ranges::move(latest(std::move(cases)), std::back_inserter(kept));
+  std::vector<Record> kept = latest({records.begin(), records.end()});
   std::erase_if(kept, [](const Record& record) { return record.purpose == Purpose::tune; });
   std::ranges::stable_sort(kept, [](const Record& a, const Record& b) {
     const Json options_a = options_json(a), options_b = options_json(b);

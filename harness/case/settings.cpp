@@ -104,9 +104,9 @@ std::vector<Setting> make_settings() {
                "on this machine) or "
                "a file of sluice profile; of a published profile: raw keeps its numbers as the authors' program takes "
                "them",
-       .default_text = "analytic on the virtual clock, profile on the wall clock",
+       .default_text = "profile on this machine, on either clock; analytic on other clusters",
        .value = text(&RunCase::costs),
-       .fill = [](CaseReading& r) { r.c.costs = on_wall(r) ? kMeasuredCosts : kAnalyticCosts; },
+       .fill = [](CaseReading& r) { r.c.costs = on_wall(r) || is_this_machine(r.c) ? kMeasuredCosts : kAnalyticCosts; },
        .check = check_costs,
        .when_unused = "a workload that is a file of costs has its own"},
       {.key = "precision",
