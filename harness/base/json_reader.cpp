@@ -145,10 +145,6 @@ double JsonReader::any_number(const std::string& key) {
   wrong_type(key, "a number", value);
 }
 
-std::optional<double> JsonReader::any_number_or_null(const std::string& key) {
-  return is_null(key) ? std::nullopt : std::optional(any_number(key));
-}
-
 std::int64_t JsonReader::whole(const std::string& key, std::int64_t least, std::int64_t most) {
   const Json& value = raw(key);
   if (!value.is_number_integer()) wrong_type(key, "an integer", value);

@@ -51,7 +51,6 @@ class JsonReader {
   double above_zero_or(const std::string& key, double otherwise, double most);
   // A measured number, which may have run out of range: also "NaN", "Infinity" and "-Infinity".
   double any_number(const std::string& key);
-  std::optional<double> any_number_or_null(const std::string& key);
   template <std::integral Int>
   Int integer(const std::string& key, Int least, std::type_identity_t<Int> most) {
     if constexpr (std::unsigned_integral<Int>)

@@ -31,16 +31,6 @@ Seconds gap_of(JsonReader& reader, const std::string& key) {
   return gap;
 }
 
-std::vector<std::string> unidentified_of(JsonReader& reader) {
-  static const std::vector<std::string> known = {
-      "peak_share", "half_intensity", "prologue", "quantisation", "bandwidth_share", "gap", "gain_3x3"};
-  std::vector<std::string> names = reader.texts("unidentified");
-  for (const std::string& name : names)
-    if (std::ranges::find(known, name) == known.end())
-      reader.fail("unidentified", "'" + name + "' is no parameter of a fit", suggestion(name, known));
-  return names;
-}
-
 ShapeCorrections corrections_of(JsonReader reader) {
   constexpr double kMaxLength = 100, kMaxSide = 1e9, kMaxWeight = 10;
   ShapeCorrections corrections;
@@ -79,7 +69,7 @@ KernelFit fit_of(JsonReader reader, bool convolution) {
   fit.points = reader.integer("points", 1, kMaxCount);
   fit.held_out = fit_error(reader.object("held_out"));
   if (reader.has("out_of_range")) fit.out_of_range = fit_error(reader.object("out_of_range"));
-  fit.unidentified = unidentified_of(reader);
+  reader.texts("unidentified");
   reader.no_other_keys();
   return fit;
 }

@@ -197,7 +197,6 @@ TEST(CalibrationTest, AMistakeIsNamedWithItsPlace) {
   rejects([](Json& j) { j["evidence"] = "measured: nobody"; }, "/evidence: must begin with 'measured by us: '");
   rejects([](Json& j) { j["precision"] = "int8"; }, "must be fp32, fp16 or bf16");
   rejects([](Json& j) { j["products"]["quantisation"] = 1.5; }, "/products/quantisation");
-  rejects([](Json& j) { j["products"]["unidentified"] = {"gapp"}; }, "did you mean 'gap'?");
   rejects([](Json& j) { j["products"]["held_out"]["ninetieth"] = 0.01; }, "less than the median");
   rejects([](Json& j) { j["products"]["gap"] = "2s"; }, "from 0 to 1 second");
   rejects([](Json& j) { j["products"]["gain_3x3"] = 2; }, "gain_3x3");
