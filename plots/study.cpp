@@ -2,7 +2,6 @@
 #include "plots/study.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <sstream>
 #include <tuple>
@@ -15,18 +14,6 @@
 
 namespace sluice {
 namespace {
-
-template <class Enum, std::size_t n>
-Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise,
-            const std::array<std::pair<const char*, Enum>, n>& choices) {
-  const std::string text = in.text(key, otherwise);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) {
-    if (text == name) return value;
-    names.emplace_back(name);
-  }
-  in.fail(key, "unknown " + key + " '" + text + "'", suggestion(text, names));
-}
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -123,16 +110,8 @@ std::string picture_name(JsonReader& in) {
 }
 
 ComparisonPicture read_comparison_picture(JsonReader in) {
-  using enum RecordChart;
-  static constexpr std::array<std::pair<const char*, RecordChart>, 6> kKinds = {
-      {{"throughput", throughput},
-       {"memory_throughput", memory_throughput},
-       {"communication", communication},
-       {"planners", planners},
-       {"time_to_accuracy", time_to_accuracy},
-       {"final_metric", final_metric}}};
-  ComparisonPicture picture{picture_name(in), in.text("title", ""), throughput, read_conditions(in, "where")};
-  picture.kind = one_of(in, "kind", "throughput", kKinds);
+  ComparisonPicture picture{picture_name(in), in.text("title", ""), in.choice_or("kind", RecordChart::throughput),
+                            read_conditions(in, "where")};
   in.no_other_keys();
   return picture;
 }
@@ -215,12 +194,9 @@ TablePicture read_table_picture(JsonReader in, const Tables& tables) {
 }
 
 TableFigure table_figure(JsonReader& in, const Tables& tables) {
-  using enum TableFigure::Take;
-  static constexpr std::array<std::pair<const char*, TableFigure::Take>, 5> kTakes = {
-      {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}, {"above", above}}};
   TableFigure figure{.table = in.text("table"), .column = in.text("column"), .lines = read_conditions(in, "lines")};
-  figure.take = one_of(in, "take", "range", kTakes);
-  if (figure.take == above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
+  figure.take = in.choice_or("take", figure.take);
+  if (figure.take == TableFigure::Take::above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
   tables.check(in, "column", figure.table, figure.column);
   return figure;
 }

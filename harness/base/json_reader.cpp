@@ -99,6 +99,12 @@ std::string JsonReader::text(const std::string& key, const std::string& otherwis
   return has(key) ? text(key) : otherwise;
 }
 
+std::string JsonReader::one_of(const std::string& key, const std::vector<std::string>& known) {
+  const std::string name = text(key);
+  if (std::ranges::count(known, name) == 0) fail(key, "unknown value '" + name + "'", suggestion(name, known));
+  return name;
+}
+
 bool JsonReader::boolean(const std::string& key) {
   const Json& value = raw(key);
   if (!value.is_boolean()) wrong_type(key, "true or false", value);

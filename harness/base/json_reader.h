@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/choice.h"
+
 namespace sluice {
 
 class Json;
@@ -43,6 +45,16 @@ class JsonReader {
   bool is_null(const std::string& key);  // throws where it is missing
   std::string text(const std::string& key);
   std::string text(const std::string& key, const std::string& otherwise);
+  std::string one_of(const std::string& key, const std::vector<std::string>& known);  // the text, one of these
+  // The closed choice that the text names, one that a person may give.
+  template <ClosedChoice E>
+  E choice(const std::string& key) {
+    return *choice_named<E>(one_of(key, choice_names<E>()));
+  }
+  template <ClosedChoice E>
+  E choice_or(const std::string& key, E otherwise) {
+    return has(key) ? choice<E>(key) : otherwise;
+  }
   bool boolean(const std::string& key);
   bool boolean(const std::string& key, bool otherwise);
   double number(const std::string& key, double least, double most);

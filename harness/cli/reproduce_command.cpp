@@ -71,7 +71,7 @@ Json json_of(const PaperOutcomes& paper) {
     one["published"] = claim.published.number ? Json(*claim.published.number) : Json(claim.published.text);
     one["kind"] = to_text(claim.kind);
     one["source"] = claim.source;
-    one["evidence"] = to_text(claim.evidence);
+    one["evidence"] = choice_name(claim.evidence);
   }
   document["paper"] = paper.claims.paper;
   return document;
