@@ -1,7 +1,6 @@
 #include "harness/base/json_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -11,6 +10,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/base/read_text.h"
 
 namespace sluice {
@@ -73,10 +73,8 @@ const Json* JsonReader::find(const std::string& key) {
       asked_.push_back(member);
     return member;
   }
-  std::size_t index = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-  const bool known = error == std::errc() && end == key.data() + key.size() && index < json_->size();
-  return known ? &json_->at(index) : nullptr;
+  const auto index = number_as<std::size_t>(key);
+  return index && *index < json_->size() ? &json_->at(*index) : nullptr;
 }
 
 bool JsonReader::has(const std::string& key) { return find(key) != nullptr; }

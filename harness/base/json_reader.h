@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/base/choice.h"
+#include "harness/base/numbers.h"
 
 namespace sluice {
 
@@ -21,13 +22,6 @@ class Json;
 // Throws InputError as Json::parse (json.h), and for what is no regular file or cannot be read.
 std::string read_text_file(const std::string& path);
 Json parse_json_file(const std::string& path);
-
-// Bounds for what has none of its own.
-inline constexpr int kMaxCount = 1'000'000'000;  // the product of two fits into 64 bits
-inline constexpr std::int64_t kMaxWhole = 4'000'000'000'000'000'000;
-inline constexpr std::int64_t kMaxBytes = 1'000'000'000'000'000'000;
-inline constexpr double kMaxSeconds = 1e12;  // 30,000 years
-inline constexpr double kMaxNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
 // Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks", or "--ranks" of the command
 // line.

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+
+#include "harness/base/numbers.h"
 
 namespace sluice {
 
@@ -70,12 +71,6 @@ std::string visible_lines(std::string_view text) {
   }
 }
 
-static bool is_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 std::string visible_json(std::string document) {
   // What JSON lets stand in a text unescaped and a terminal obeys: a byte of 0x7f, or of more than one byte.
   const auto suspect = [](char c) { return static_cast<unsigned char>(c) >= 0x7f; };
@@ -103,7 +98,7 @@ bool is_portable_name(std::string_view name) {
 
 std::string csv_cell(std::string_view text) {
   const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
-  const std::string shown = (formula && !is_number(text) ? "'" : "") + visible(text);
+  const std::string shown = (formula && !number_as<double>(text) ? "'" : "") + visible(text);
   if (shown.find_first_of(",\"") == std::string::npos) return shown;
   std::string result = "\"";
   for (const char c : shown) {

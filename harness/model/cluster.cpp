@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -326,13 +325,7 @@ static Cluster flat_cluster(const std::string& description) {
     rest.erase(0, std::min(comma + 1, rest.size()));
     const std::size_t equals = item.find('=');
     if (field == 0) {
-      try {
-        std::size_t used = 0;
-        count = std::stol(item, &used);
-        if (used != item.size()) count = 0;
-      } catch (const std::exception&) {
-        count = 0;
-      }
+      count = whole_number_in(item).value_or(0);
       if (count < 1 || count > kMaxDevices)
         throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
       continue;
@@ -349,10 +342,8 @@ static Cluster flat_cluster(const std::string& description) {
     } else if (key == "host") {
       device.host_bandwidth = parse_rate(value, where);
     } else if (key == "speed") {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), device.speed);
-      if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
-          device.speed == kUnlimited)
-        throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
+      device.speed = number_in(value).value_or(0);
+      if (!(device.speed > 0)) throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_overlap(cluster, key, value, where)) {
       const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
                                               "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
@@ -423,28 +414,18 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
 
 // "8-15:0.25" or "3:0.5": multiplies the speed of these devices.
 static void slow_devices(Cluster& cluster, const std::string& value, const std::string& where) {
-  unsigned long first = 0, last = 0;
-  double factor = 0;
-  const char* const end = value.data() + value.size();
-  auto [at, error] = std::from_chars(value.data(), end, first);
-  last = first;
-  bool good = error == std::errc() && at != end;
-  if (good && *at == '-') {
-    const auto [next, bad] = std::from_chars(at + 1, end, last);
-    good = bad == std::errc() && next != end;
-    at = next;
-  }
-  if (good && *at == ':') {
-    const auto [next, bad] = std::from_chars(at + 1, end, factor);
-    good = bad == std::errc() && next == end && factor > 0 && factor < kUnlimited;
-  } else {
-    good = false;
-  }
-  if (!good) throw InputError(where, "'" + value + "' is not devices and their speed", "write speed=8-15:0.25");
-  if (first > last || last >= cluster.devices.size())
-    throw InputError(where, "devices " + value.substr(0, value.find(':')) + " do not exist",
+  const std::size_t colon = std::min(value.find(':'), value.size());
+  const std::string devices = value.substr(0, colon);
+  const std::size_t dash = devices.find('-');
+  const auto first = number_as<std::size_t>(devices.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : number_as<std::size_t>(devices.substr(dash + 1));
+  const double factor = colon == value.size() ? 0 : number_in(value.substr(colon + 1)).value_or(0);
+  if (!first || !last || !(factor > 0))
+    throw InputError(where, "'" + value + "' is not devices and their speed", "write speed=8-15:0.25");
+  if (*first > *last || *last >= cluster.devices.size())
+    throw InputError(where, "devices " + devices + " do not exist",
                      "there are " + std::to_string(cluster.devices.size()));
-  for (unsigned long d = first; d <= last; ++d) cluster.devices[d].speed *= factor;
+  for (std::size_t d = *first; d <= *last; ++d) cluster.devices[d].speed *= factor;
 }
 
 static void change_cluster(Cluster& cluster, const std::string& change, const std::string& where) {

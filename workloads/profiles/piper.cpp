@@ -2,7 +2,6 @@
 // "timePerSample" is forward and backward of one micro-batch; "syncTimeFw" and "syncTimeBw" are bytes, whatever their
 // names say, with a key per incoming and outgoing edge. bert32a100.json has seconds; gnmt.json and resnet.json have
 // milliseconds, which the authors' program adds to bytes / bandwidth in seconds all the same.
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -10,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -21,11 +21,9 @@ Bytes bytes(JsonReader& reader, const std::string& key) {
 }
 
 int whole(const std::string& text, JsonReader& reader) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    reader.fail(text, "the key must be a whole number");
-  return value;
+  const auto value = number_as<int>(text);
+  if (!value || *value < 0) reader.fail(text, "the key must be a whole number");
+  return *value;
 }
 
 struct Edge {

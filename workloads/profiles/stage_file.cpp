@@ -1,10 +1,10 @@
 #include "workloads/profiles/stage_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 
 namespace sluice {
 
@@ -31,14 +31,12 @@ class Numbers {
     if (done()) throw InputError(where(), "ends before " + what);
     const std::string place = where();
     const std::string& word = words_[next_++].first;
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size())
-      throw InputError(place, what + ": '" + word + "' is not a whole number");
-    if (value < least || value > most)
+    const std::optional<std::int64_t> value = whole_number_in(word);
+    if (!value) throw InputError(place, what + ": '" + word + "' is not a whole number");
+    if (*value < least || *value > most)
       throw InputError(
           place, what + ": " + word + " is not between " + std::to_string(least) + " and " + std::to_string(most));
-    return value;
+    return *value;
   }
 
  private:
