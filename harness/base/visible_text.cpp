@@ -96,6 +96,16 @@ bool is_portable_name(std::string_view name) {
          name.find_first_not_of(allowed) == std::string_view::npos;
 }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
+std::size_t letters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 std::string csv_cell(std::string_view text) {
   const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
   const std::string shown = (formula && !number_as<double>(text) ? "'" : "") + visible(text);

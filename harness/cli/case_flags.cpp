@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
+#include "harness/base/split.h"
 #include "harness/case/settings.h"
 #include "harness/cli/given_options.h"
 #include "harness/exec/mpi/mpi.h"
@@ -60,12 +61,9 @@ CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& settin
 // "adamw,learning_rate=1e-4": the first item is the value of "kind".
 Json object_of(const Setting& setting, const std::string& text) {
   Json object = Json::object();
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
+  for (const std::string& item : split(text, ",")) {
     const std::size_t equals = item.find('=');
-    const bool is_kind = equals == std::string::npos && begin == 0;
-    begin = end + 1;
+    const bool is_kind = equals == std::string::npos && object.empty();
     const std::string key = is_kind ? "kind" : item.substr(0, equals);
     if (key.empty() || item.empty() || (equals == std::string::npos && !is_kind) || object.contains(key))
       throw InputError(flag_of(setting), "'" + text + "' is not KIND[,KEY=VALUE...] with each key once",

@@ -15,6 +15,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
@@ -318,13 +319,9 @@ static Cluster flat_cluster(const std::string& description) {
   device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};
   std::int64_t count = 0;
-  std::string rest = description.substr(5);
-  for (std::size_t field = 0; field == 0 || !rest.empty(); ++field) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string item = rest.substr(0, comma);
-    rest.erase(0, std::min(comma + 1, rest.size()));
+  for (const std::string& item : split(description.substr(5), ",")) {
     const std::size_t equals = item.find('=');
-    if (field == 0) {
+    if (count == 0) {
       count = whole_number_in(item).value_or(0);
       if (count < 1 || count > kMaxDevices)
         throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
@@ -460,14 +457,10 @@ Cluster load_cluster(const std::string& description, const std::string& folder) 
     check_bounds(cluster, "cluster '" + description + "'");
     return cluster;
   }
-  std::size_t comma = std::min(description.find(','), description.size());
-  Cluster cluster = cluster_of_file(description.substr(0, comma), folder);
-  while (comma < description.size()) {
-    const std::size_t next = std::min(description.find(',', comma + 1), description.size());
-    change_cluster(cluster, description.substr(comma + 1, next - comma - 1), "cluster '" + description + "'");
-    comma = next;
-  }
-  if (description.find(',') != std::string::npos) cluster.name = description;
+  const std::vector<std::string> parts = split(description, ",");
+  Cluster cluster = cluster_of_file(parts.front(), folder);
+  for (std::size_t k = 1; k < parts.size(); ++k) change_cluster(cluster, parts[k], "cluster '" + description + "'");
+  if (parts.size() > 1) cluster.name = description;
   check_bounds(cluster, "cluster '" + description + "'");
   return cluster;
 }
