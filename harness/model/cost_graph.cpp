@@ -139,12 +139,9 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   const double samples = static_cast<double>(micro_batch);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const LayerSpec layer = untied(model.layers[i]);
-    std::vector<Shape> inputs;
+    const std::vector<Shape> inputs = input_shapes(model, shapes, layer);
     double input_bytes = 0;
-    for (const int p : layer.inputs) {
-      inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-      input_bytes += element * samples * static_cast<double>(elements(inputs.back()));
-    }
+    for (const Shape& input : inputs) input_bytes += element * samples * static_cast<double>(elements(input));
     const LayerFlops work = flops(layer, inputs, storage.attention);
     const Bytes weights = parameter_count(layer) * storage.weight;
     const auto weight_bytes = static_cast<double>(weights.value);
