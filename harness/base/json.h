@@ -126,8 +126,7 @@ class Json {
   void erase(I index) {
     erase_element(static_cast<std::size_t>(index));
   }
-  Json& at_pointer(std::string_view pointer);  // of a JSON pointer ("/stages/0/layers"); makes what is missing
-  void update(const Json& more);               // every member of `more` replaces the one of the same key
+  void update(const Json& more);  // every member of `more` replaces the one of the same key
 
   // Elements.
   template <std::integral I>
