@@ -5,11 +5,9 @@
 // counts them, or how many: then the best cut by time), system, set, micro_batch, microbatches, precision, attention,
 // optimizer (its kind; sgd without momentum unless given).
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/predict_update.h"
 #include "harness/claims/measure.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "harness/base/error.h"
 #include "results/store.h"
 
 namespace sluice {

@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/scenario.h"
 #include "plots/study_tables.h"

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/measure.h"
 #include "harness/claims/scenario.h"

@@ -12,7 +12,6 @@
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
 #include "plots/figure.h"
-#include "results/compare.h"
 #include "results/compare_columns.h"
 #include "workloads/models/registry.h"
 

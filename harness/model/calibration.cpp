@@ -1,9 +1,7 @@
 #include "harness/model/calibration.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"

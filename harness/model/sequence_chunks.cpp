@@ -1,8 +1,5 @@
 #include "harness/model/sequence_chunks.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "harness/base/error.h"
 #include "harness/model/training_work.h"
 

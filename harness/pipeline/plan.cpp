@@ -1,7 +1,6 @@
 #include "harness/pipeline/plan.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>

@@ -11,7 +11,6 @@
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
 #include "harness/base/stop.h"
-#include "harness/case/costs.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/pipeline/system.h"

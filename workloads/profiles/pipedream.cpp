@@ -4,7 +4,6 @@
 // on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose sum counts) and
 // edge lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of one mini-batch, sizes bytes. The
 // order of lines means nothing.
-#include <cmath>
 #include <map>
 #include <optional>
 #include <sstream>

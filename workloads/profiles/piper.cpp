@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"

@@ -8,7 +8,6 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
-#include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 
 namespace sluice {
