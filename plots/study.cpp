@@ -13,19 +13,13 @@
 #include "harness/base/visible_text.h"
 
 namespace sluice {
-namespace {
-
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-}  // namespace
 
 Conditions read_conditions(JsonReader& in, const std::string& key) {
   Conditions result;
   if (!in.has(key)) return result;
   for (const auto& [name, value] : in.object(key).json().items()) {
     if (value.is_object()) in.fail(key, "'" + name + "' must be a value or a list of values");
-    for (const Json& element : value.is_array() ? value : Json::array({value}))
-      result[name].push_back(text_of(element));
+    for (const Json& element : value.is_array() ? value : Json::array({value})) result[name].push_back(element.text());
   }
   return result;
 }
@@ -64,7 +58,7 @@ TableAxis read_axis(JsonReader in) {
   }
   if (in.has("field"))
     for (const Json& value : in.list("values").json())
-      axis.entries.push_back({text_of(value), {{in.text("field"), {text_of(value)}}}});
+      axis.entries.push_back({value.text(), {{in.text("field"), {value.text()}}}});
   if (axis.entries.empty()) in.fail("entries", "an axis needs entries, or a field and its values");
   in.no_other_keys();
   return axis;

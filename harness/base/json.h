@@ -89,6 +89,7 @@ class Json {
   // In one line, or with line breaks and an indentation of `indent` spaces a level. Bytes that are not UTF-8 are
   // replaced.
   std::string dump(int indent = -1) const;
+  std::string text() const { return is_string() ? get<std::string>() : dump(); }  // a text as it is
 
   bool is_null() const;
   bool is_boolean() const;

@@ -86,8 +86,6 @@ Json value_of(const Setting& setting, const std::string& text) {
   return number;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 // As counts_in() reads it.
 std::string text_of_list(const Json& list) { return fmt::format("{}", fmt::join(list.get<std::vector<int>>(), ",")); }
 
@@ -95,7 +93,7 @@ std::string text_of_list(const Json& list) { return fmt::format("{}", fmt::join(
 std::string text_of_object(const Json& object) {
   std::string text = object.value("kind", "");
   for (const auto& [key, value] : object.items())
-    if (key != "kind") text += (text.empty() ? "" : ",") + key + "=" + text_of(value);
+    if (key != "kind") text += (text.empty() ? "" : ",") + key + "=" + value.text();
   return text;
 }
 
@@ -196,7 +194,7 @@ std::string flags_text(const Json& values, const std::function<bool(const Settin
     const Json* value = values.find(setting.key);
     if (!value || !takes(setting)) continue;
     if (setting.key == "options") {
-      for (const auto& [name, option] : value->items()) add("-O " + shell_word(name + "=" + text_of(option)));
+      for (const auto& [name, option] : value->items()) add("-O " + shell_word(name + "=" + option.text()));
       continue;
     }
     if (!setting.has_flag) continue;
@@ -208,7 +206,7 @@ std::string flags_text(const Json& values, const std::function<bool(const Settin
       add(flag + " " +
           shell_word(setting.value.type == Type::object ? text_of_object(*value)
                      : setting.value.type == Type::list ? text_of_list(*value)
-                                                        : text_of(*value)));
+                                                        : value->text()));
     }
   }
   return text;
