@@ -270,6 +270,4 @@ std::vector<Record> Store::read() const {
   return read_records(path_).records;
 }
 
-std::set<std::string> Store::finished() const { return finished_digests(read()); }
-
 }  // namespace sluice
