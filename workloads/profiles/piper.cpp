@@ -58,9 +58,8 @@ PublishedProfile read_piper_profile(const Json& json, const std::string& file, P
   JsonReader reader(json, file);
   PublishedProfile profile{.costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
   profile.microbatches = reader.integer("mbsInBatch", 1, kMaxCount);
-  profile.bandwidth = reader.above_zero("bandwidth", kMaxNumber);
-  profile.memory = reader.above_zero("maxMemoryPerDevice", kMaxNumber);
-  reader.integer("maxDevices", 1, kMaxCount);  // the authors' program overrides it too
+  // The authors' program overrides these, too.
+  for (const char* limit : {"bandwidth", "maxMemoryPerDevice", "maxDevices"}) reader.above_zero(limit, kMaxNumber);
 
   Nodes nodes;
   std::vector<JsonReader> node_readers = reader.objects("nodes");

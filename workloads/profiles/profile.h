@@ -26,8 +26,6 @@ struct PublishedProfile {
   CostGraph costs;
   std::vector<std::string> warnings;  // what was assumed, mended or left out; one sentence each
   std::int64_t microbatches = 0;      // of a batch, as published; 0: the file does not say
-  double bandwidth = 0;               // bytes/s, as published; 0: the file does not say
-  double memory = 0;                  // bytes of a device, as published; 0: the file does not say
 };
 
 // The path of a file of workloads/profiles/published, e.g. "piper/gnmt.json"; whether there is one, its reader says.

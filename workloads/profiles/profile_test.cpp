@@ -84,7 +84,6 @@ Json piper_json() {
 TEST(PiperProfileTest, KeepsVariantsAndEdgeBytes) {
   const PublishedProfile profile = read_piper_profile(piper_json(), "p.json", ProfileUnits::physical);
   EXPECT_EQ(profile.microbatches, 8);
-  EXPECT_DOUBLE_EQ(profile.bandwidth, 25e9);
   const auto& layers = profile.costs.layers;
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0].name, "a 5");
@@ -166,8 +165,6 @@ Json operator_json() {
 TEST(OperatorProfileTest, IsReadAsPublished) {
   const OperatorGraph graph = read_operator_graph(operator_json(), "o.json");
   ASSERT_EQ(graph.operators.size(), 4u);
-  EXPECT_EQ(graph.accelerators, 2);
-  EXPECT_EQ(graph.cpus, 1);
   EXPECT_TRUE(graph.operators[2].backward);
   EXPECT_DOUBLE_EQ(graph.operators[1].cpu, 40);
   EXPECT_DOUBLE_EQ(graph.operators[0].send, 1e6 / 2147483648.0);
@@ -212,8 +209,8 @@ TEST(OperatorProfileTest, MistakesAreNamed) {
             }),
             "operators: backward operator 'n1' feeds forward operator 'n2'");
   EXPECT_EQ(error([](auto& j) { j["nodes"][1]["supportedOnFpga"] = false; }),
-            "o.json: 'n2' runs on a CPU only; a cost graph is of one kind of device; plan such a "
-            "graph as operators");
+            "o.json: 'n2' runs on a CPU only; costs are of one kind of device: give a latency on the accelerator of "
+            "every operator");
 }
 
 class PipeEdgeProfileTest : public testing::Test {
