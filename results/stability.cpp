@@ -221,27 +221,25 @@ std::string to_table(std::span<const StableRates> boundaries) {
 }
 
 Json to_json(std::span<const StableRates> boundaries) {
-  const auto maybe = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   Json result = Json::array();
   for (const StableRates& b : boundaries) {
     Json rows = Json::array();
     for (const StableRateRow& row : b.rows) {
-      Json runs = Json::array(), per_seed = Json::array();
+      Json runs = Json::array();
       for (const auto& of_rate : row.runs) {
         Json texts = Json::array();
         for (const Stability s : of_rate) texts.push_back(to_text(s));
         runs.push_back(std::move(texts));
       }
-      for (const auto& rate : row.per_seed) per_seed.push_back(maybe(rate));
       rows.push_back({{"system", row.system},
                       {"label", row.label},
                       {"reference", row.reference},
                       {"ranks", row.ranks},
-                      {"largest_stable_rate", maybe(row.largest)},
+                      {"largest_stable_rate", row.largest},
                       {"at_edge_of_grid", row.at_edge},
-                      {"per_seed", per_seed},
+                      {"per_seed", row.per_seed},
                       {"runs", runs},
-                      {"first_divergence", maybe(row.first_divergence)},
+                      {"first_divergence", row.first_divergence},
                       {"reason", row.reason}});
     }
     result.push_back({{"workload", b.workload},
