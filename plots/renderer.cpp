@@ -17,8 +17,6 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-void write_whole_file(const fs::path& path, const std::string& content) { write_text(path, content); }
-
 std::string read_whole_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

@@ -23,8 +23,6 @@ const char* to_text(PictureFormat format);
 void render_charts(const Renderer& renderer, const std::filesystem::path& folder,
                    const std::vector<PictureFormat>& formats = {}, bool in_points = false);
 
-// Writes the file completely or not at all. Throws RunError if it cannot be written.
-void write_whole_file(const std::filesystem::path& path, const std::string& content);
 std::string read_whole_file(const std::filesystem::path& path);  // "" if it cannot be read
 
 }  // namespace sluice

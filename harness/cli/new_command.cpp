@@ -131,7 +131,7 @@ int new_workload(const NewArguments& a) {
 
 int new_cluster(const NewArguments& a) {
   if (a.name == "flat") throw InputError("new", "flat:N is a cluster without a file", "choose another name");
-  if (std::ranges::count(listed_clusters(source_folder() + "/workloads/clusters"), a.name) > 0)
+  if (std::ranges::count(names_of_json_files(source_folder() + "/workloads/clusters"), a.name) > 0)
     throw InputError("new", "there is a cluster '" + a.name + "' already");
   const std::string file = folder_for(a, "workloads/clusters") + "/" + a.name + ".json";
   write(file, fmt::format(fmt::runtime(kClusterTemplate), a.name),

@@ -121,10 +121,8 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   return c;
 }
 
-std::vector<std::string> listed_calibrations(const std::string& folder) { return names_of_json_files(folder); }
-
 Calibration load_calibration(const std::string& name, const std::string& folder) {
-  const std::vector<std::string> names = listed_calibrations(folder);
+  const std::vector<std::string> names = names_of_json_files(folder);
   if (std::ranges::find(names, name) == names.end())
     throw InputError("calibration", "there is no '" + name + "'", suggestion(name, names));
   const std::string file = folder + "/" + name + ".json";

@@ -100,6 +100,5 @@ Calibration calibration_from_json(const Json& json, const std::string& where);
 
 // `name`: of a file in `folder` (workloads/devices) without its ending. Throws InputError.
 Calibration load_calibration(const std::string& name, const std::string& folder);
-std::vector<std::string> listed_calibrations(const std::string& folder);
 
 }  // namespace sluice

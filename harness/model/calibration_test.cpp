@@ -11,6 +11,7 @@
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/source_folder.h"
 #include "harness/model/kernel_times.h"
 
 namespace sluice {
@@ -141,7 +142,7 @@ TEST(CalibrationTest, ProductsOfTransformersAreAsFarAsStated) {
 }
 
 TEST(CalibrationTest, EveryShippedOneIsReadAndStatesItsSource) {
-  const std::vector<std::string> names = listed_calibrations(kDevices);
+  const std::vector<std::string> names = names_of_json_files(kDevices);
   EXPECT_EQ(names.size(), 20u);
   for (const std::string& name : names) {
     const Calibration c = load_calibration(name, kDevices);

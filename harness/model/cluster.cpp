@@ -352,8 +352,6 @@ static Cluster flat_cluster(const std::string& description) {
   return cluster;
 }
 
-std::vector<std::string> listed_clusters(const std::string& folder) { return names_of_json_files(folder); }
-
 // Within these bounds no time or sum of the virtual clock overflows.
 static void check_bounds(Cluster& cluster, const std::string& where) {
   constexpr double least = 1e-9, most = 1e24;  // of a rate: operations, bytes or a factor
@@ -402,7 +400,7 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
   const std::string file = cluster_file(name, folder);
   std::error_code ignored;
   if (file != name && !std::filesystem::exists(file, ignored)) {
-    std::vector<std::string> names = listed_clusters(folder);
+    std::vector<std::string> names = names_of_json_files(folder);
     names.push_back("flat:4");
     throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
   }
