@@ -83,17 +83,8 @@ std::string runs_text(const std::vector<Stability>& runs) {
 }  // namespace
 
 const char* to_text(Stability stability) {
-  switch (stability) {
-    case Stability::stable:
-      return "stable";
-    case Stability::no_progress:
-      return "no progress";
-    case Stability::diverged:
-      return "diverged";
-    case Stability::unknown:
-      return "not run";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"stable", "no progress", "diverged", "not run"};
+  return kTexts[static_cast<std::size_t>(stability)];
 }
 
 Stability stability_of(const Record& record) {

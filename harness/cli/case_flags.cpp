@@ -29,19 +29,9 @@ std::string letter_of(const std::string& key) {
 }
 
 const char* heading_of(HelpGroup group) {
-  switch (group) {
-    case HelpGroup::experiment:
-      return "One case instead of a sweep";
-    case HelpGroup::machine:
-      return "Where it runs";
-    case HelpGroup::parallelism:
-      return "Ranks and replicas";
-    case HelpGroup::batches:
-      return "Batches and length";
-    case HelpGroup::training:
-      return "Training";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"One case instead of a sweep", "Where it runs", "Ranks and replicas",
+                                           "Batches and length", "Training"};
+  return kTexts[static_cast<std::size_t>(group)];
 }
 
 CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& setting) {

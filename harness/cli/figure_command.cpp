@@ -85,7 +85,7 @@ int figure_command(const FigureArguments& a) {
   write_text(drawing / (a.kind + ".vl.json"), spec.dump(1) + "\n");
   render_charts(find_renderer(), drawing, formats, /*in_points=*/true);
   for (const PictureFormat format : formats) {
-    const std::string name = a.kind + "." + to_text(format);
+    const std::string name = a.kind + "." + choice_name(format);
     write_text(out / name, read_whole_file(drawing / name));
     fmt::print("figure: {}\n", visible((out / name).string()));
   }

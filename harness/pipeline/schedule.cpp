@@ -65,19 +65,9 @@ PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const
   return result;
 }
 
-char letter(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return 'F';
-    case OpKind::backward:
-      return 'B';
-    case OpKind::input_gradient:
-      return 'I';
-    case OpKind::weight_gradient:
-      return 'W';
-  }
-  return '?';
-}
+static constexpr std::string_view kLetters = "FBIW";  // in OpKind's order
+
+char letter(OpKind kind) { return kLetters[static_cast<std::size_t>(kind)]; }
 
 std::string micro_text(Micro micro, int sequence_chunks) {
   if (sequence_chunks == 1) return std::to_string(micro.value);
@@ -96,8 +86,7 @@ Op parse_op(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto stage = std::from_chars(text.data(), end, op.stage.value);
   if (stage.ec != std::errc() || stage.ptr == end || op.stage.value < 0) throw bad();
-  const std::string_view letters = "FBIW";
-  const std::size_t kind = letters.find(*stage.ptr);
+  const std::size_t kind = kLetters.find(*stage.ptr);
   if (kind == std::string_view::npos) throw bad();
   op.kind = static_cast<OpKind>(kind);
   const auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
