@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "plots/style.h"
 #include "plots/synthetic_test.h"
 #include "plots/timeline_ops.h"

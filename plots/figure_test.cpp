@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
 #include "harness/base/source_folder.h"
 #include "plots/figure_frame.h"
@@ -233,7 +234,7 @@ TEST(Figure, FilesHaveThatSizeWithTheirFontsInside) {
   std::filesystem::create_directories(folder);
   FigureOptions options = of_kind("pareto");
   options.height = 150;
-  write_whole_file(folder / "pareto.vl.json", figure_spec(figure_runs({"gpipe", "one_f_one_b"}), options).dump());
+  write_text(folder / "pareto.vl.json", figure_spec(figure_runs({"gpipe", "one_f_one_b"}), options).dump());
   const Renderer renderer = {python, source_folder() + "/plots/render.py"};
   render_charts(renderer, folder, parse_formats("pdf,png,pgf"), /*in_points=*/true);
   const std::string pdf = read_whole_file(folder / "pareto.pdf");
@@ -252,10 +253,10 @@ TEST(Figure, FilesHaveThatSizeWithTheirFontsInside) {
   EXPECT_NE(pgf.find("\\pgfpathrectangle{\\pgfpointorigin}{\\pgfqpoint{240bp}{150bp}}"), std::string::npos);
   EXPECT_NE(pgf.find("\\fontsize{8bp}{9.6bp}\\selectfont 1F1B}"), std::string::npos);
   if (run_program({"pdflatex", "--version"}).ok() && run_program({"kpsewhich", "pgflibrarysvg.path.code.tex"}).ok()) {
-    write_whole_file(folder / "page.tex",
-                     "\\documentclass{article}\n\\usepackage{pgf,xcolor}\n\\usepgflibrary{svg.path}\n"
-                     "\\begin{document}\n\\input{" +
-                         (folder / "pareto.pgf").string() + "}\n\\end{document}\n");
+    write_text(folder / "page.tex",
+               "\\documentclass{article}\n\\usepackage{pgf,xcolor}\n\\usepgflibrary{svg.path}\n"
+               "\\begin{document}\n\\input{" +
+                   (folder / "pareto.pgf").string() + "}\n\\end{document}\n");
     const ProgramEnd ended = run_program({"pdflatex", "-interaction=nonstopmode", "-halt-on-error",
                                           "-output-directory=" + folder.string(), (folder / "page.tex").string()},
                                          {.with_errors = true, .max_output = 4000});

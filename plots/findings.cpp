@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/markdown_text.h"
+#include "harness/base/read_text.h"
 #include "harness/base/visible_text.h"
 #include "plots/markdown.h"
 #include "plots/row_outcome.h"
@@ -288,8 +289,7 @@ std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs
     fs::remove_all(drawing);
     fs::create_directories(drawing);
     for (const FindingsPage& page : pages)
-      for (const Chart& picture : page.pictures)
-        write_whole_file(drawing / (picture.name + ".vl.json"), spec_text(picture));
+      for (const Chart& picture : page.pictures) write_text(drawing / (picture.name + ".vl.json"), spec_text(picture));
     render_charts(renderer, drawing);
     for (const FindingsPage& page : pages) {
       remove_old_pictures(page, out);

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "harness/base/visible_text.h"
 #include "plots/style.h"
 
 namespace sluice {

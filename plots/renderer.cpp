@@ -17,35 +17,17 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-void write_whole_file(const fs::path& path, const std::string& content) { write_text(path, content); }
-
 std::string read_whole_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-const char* to_text(PictureFormat format) {
-  switch (format) {
-    case PictureFormat::svg:
-      return "svg";
-    case PictureFormat::png:
-      return "png";
-    case PictureFormat::pdf:
-      return "pdf";
-    case PictureFormat::pgf:
-      return "pgf";
-  }
-  return "";
-}
-
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag) {
   std::vector<PictureFormat> formats;
   for (const std::string& word : split(text, ",")) {
-    constexpr PictureFormat kAll[] = {PictureFormat::svg, PictureFormat::png, PictureFormat::pdf, PictureFormat::pgf};
-    const auto* const found = std::ranges::find_if(kAll, [&](PictureFormat f) { return word == to_text(f); });
-    if (found == std::end(kAll))
-      throw InputError(flag, "'" + word + "' is no format of a picture", "give some of svg,png,pdf,pgf");
-    if (std::ranges::count(formats, *found) == 0) formats.push_back(*found);
+    const auto format = choice_named<PictureFormat>(word);
+    if (!format) throw InputError(flag, "'" + word + "' is no format of a picture", "give some of svg,png,pdf,pgf");
+    if (std::ranges::count(formats, *format) == 0) formats.push_back(*format);
   }
   return formats;
 }
@@ -54,9 +36,9 @@ void render_charts(const Renderer& renderer, const fs::path& charts, const std::
                    bool in_points) {
   std::vector<std::string> command = renderer;
   command.push_back(charts.string());
-  std::string names = to_text(PictureFormat::svg);
+  std::string names = choice_name(PictureFormat::svg);
   for (const PictureFormat format : formats)
-    if (format != PictureFormat::svg) names += std::string(",") + to_text(format);
+    if (format != PictureFormat::svg) names += "," + choice_name(format);
   command.insert(command.end(), {"--formats", names});
   if (in_points) command.emplace_back("--points");
   const ProgramEnd ended =

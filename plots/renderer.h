@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/choice.h"
+
 namespace sluice {
 
 // A command without its arguments: {python, path of plots/render.py}.
@@ -13,9 +15,15 @@ using Renderer = std::vector<std::string>;
 // Formats of a chart. SVG is always made: the others are made from it. pgf: for \input in a LaTeX document, whose font
 // it takes.
 enum class PictureFormat { svg, png, pdf, pgf };
+template <>
+struct Choices<PictureFormat> {
+  static constexpr Choice<PictureFormat> all[] = {{PictureFormat::svg, "svg"},
+                                                  {PictureFormat::png, "png"},
+                                                  {PictureFormat::pdf, "pdf"},
+                                                  {PictureFormat::pgf, "pgf"}};
+};
 // "svg,png" -> both. Throws InputError.
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag = "--formats");
-const char* to_text(PictureFormat format);
 
 // Makes NAME.svg, and the other `formats`, for every NAME.vl.json of the folder, in it: in parallel, and only if it has
 // changed since it was drawn. Throws RunError if the renderer is missing or fails, with the command that helps.
@@ -23,8 +31,6 @@ const char* to_text(PictureFormat format);
 void render_charts(const Renderer& renderer, const std::filesystem::path& folder,
                    const std::vector<PictureFormat>& formats = {}, bool in_points = false);
 
-// Writes the file completely or not at all. Throws RunError if it cannot be written.
-void write_whole_file(const std::filesystem::path& path, const std::string& content);
 std::string read_whole_file(const std::filesystem::path& path);  // "" if it cannot be read
 
 }  // namespace sluice

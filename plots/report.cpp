@@ -7,6 +7,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/output_file.h"
+#include "harness/base/read_text.h"
 
 namespace sluice {
 namespace {
@@ -64,7 +65,7 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
     remove_other_charts(folder, names);
     for (const Chart& chart : charts) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_whole_file(report.charts.back(), spec_text(chart));
+      write_text(report.charts.back(), spec_text(chart));
     }
     render_charts(renderer, folder, formats);
     std::map<std::string, std::string> pictures;

@@ -217,7 +217,7 @@ class Page {
     };
     link("svg");
     for (const PictureFormat format : formats_)
-      if (format != PictureFormat::svg) link(to_text(format));
+      if (format != PictureFormat::svg) link(choice_name(format));
     link("vl.json");
     const auto found = pictures_.find(chart.name);
     const InlineSvg picture = found == pictures_.end() ? InlineSvg{} : inline_svg(found->second, chart.name);

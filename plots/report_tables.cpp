@@ -97,7 +97,7 @@ void flatten(const Json& value, const std::string& name, std::map<std::string, s
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
   } else {
-    into[name].insert(value.is_string() ? value.get<std::string>() : value.dump());
+    into[name].insert(value.text());
   }
 }
 

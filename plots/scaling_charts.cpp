@@ -1,5 +1,4 @@
 // How throughput grows: over the ranks of a section, and over the micro-batches of one rank count.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>

@@ -2,7 +2,6 @@
 #include "plots/study.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <sstream>
 #include <tuple>
@@ -14,31 +13,13 @@
 #include "harness/base/visible_text.h"
 
 namespace sluice {
-namespace {
-
-template <class Enum, std::size_t n>
-Enum one_of(JsonReader& in, const std::string& key, const std::string& otherwise,
-            const std::array<std::pair<const char*, Enum>, n>& choices) {
-  const std::string text = in.text(key, otherwise);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) {
-    if (text == name) return value;
-    names.emplace_back(name);
-  }
-  in.fail(key, "unknown " + key + " '" + text + "'", suggestion(text, names));
-}
-
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-}  // namespace
 
 Conditions read_conditions(JsonReader& in, const std::string& key) {
   Conditions result;
   if (!in.has(key)) return result;
   for (const auto& [name, value] : in.object(key).json().items()) {
     if (value.is_object()) in.fail(key, "'" + name + "' must be a value or a list of values");
-    for (const Json& element : value.is_array() ? value : Json::array({value}))
-      result[name].push_back(text_of(element));
+    for (const Json& element : value.is_array() ? value : Json::array({value})) result[name].push_back(element.text());
   }
   return result;
 }
@@ -77,7 +58,7 @@ TableAxis read_axis(JsonReader in) {
   }
   if (in.has("field"))
     for (const Json& value : in.list("values").json())
-      axis.entries.push_back({text_of(value), {{in.text("field"), {text_of(value)}}}});
+      axis.entries.push_back({value.text(), {{in.text("field"), {value.text()}}}});
   if (axis.entries.empty()) in.fail("entries", "an axis needs entries, or a field and its values");
   in.no_other_keys();
   return axis;
@@ -123,16 +104,8 @@ std::string picture_name(JsonReader& in) {
 }
 
 ComparisonPicture read_comparison_picture(JsonReader in) {
-  using enum RecordChart;
-  static constexpr std::array<std::pair<const char*, RecordChart>, 6> kKinds = {
-      {{"throughput", throughput},
-       {"memory_throughput", memory_throughput},
-       {"communication", communication},
-       {"planners", planners},
-       {"time_to_accuracy", time_to_accuracy},
-       {"final_metric", final_metric}}};
-  ComparisonPicture picture{picture_name(in), in.text("title", ""), throughput, read_conditions(in, "where")};
-  picture.kind = one_of(in, "kind", "throughput", kKinds);
+  ComparisonPicture picture{picture_name(in), in.text("title", ""), in.choice_or("kind", RecordChart::throughput),
+                            read_conditions(in, "where")};
   in.no_other_keys();
   return picture;
 }
@@ -215,12 +188,9 @@ TablePicture read_table_picture(JsonReader in, const Tables& tables) {
 }
 
 TableFigure table_figure(JsonReader& in, const Tables& tables) {
-  using enum TableFigure::Take;
-  static constexpr std::array<std::pair<const char*, TableFigure::Take>, 5> kTakes = {
-      {{"range", range}, {"largest", largest}, {"smallest", smallest}, {"all", all}, {"above", above}}};
   TableFigure figure{.table = in.text("table"), .column = in.text("column"), .lines = read_conditions(in, "lines")};
-  figure.take = one_of(in, "take", "range", kTakes);
-  if (figure.take == above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
+  figure.take = in.choice_or("take", figure.take);
+  if (figure.take == TableFigure::Take::above) figure.than = in.number_or("than", figure.than, -1e300, 1e300);
   tables.check(in, "column", figure.table, figure.column);
   return figure;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/base/choice.h"
 #include "results/fields.h"
 
 namespace sluice {
@@ -70,6 +71,14 @@ struct TableFigure {
   } take = Take::range;
   double than = 1;
 };
+template <>
+struct Choices<TableFigure::Take> {
+  static constexpr Choice<TableFigure::Take> all[] = {{TableFigure::Take::range, "range"},
+                                                      {TableFigure::Take::largest, "largest"},
+                                                      {TableFigure::Take::smallest, "smallest"},
+                                                      {TableFigure::Take::all, "all"},
+                                                      {TableFigure::Take::above, "above"}};
+};
 
 // Text that holds no number of its own: "{gain}" stands for the figure of that name.
 struct Paragraph {
@@ -79,6 +88,15 @@ struct Paragraph {
 
 // One of the report's charts, of the comparisons that these records give.
 enum class RecordChart { throughput, memory_throughput, communication, planners, time_to_accuracy, final_metric };
+template <>
+struct Choices<RecordChart> {
+  static constexpr Choice<RecordChart> all[] = {{RecordChart::throughput, "throughput"},
+                                                {RecordChart::memory_throughput, "memory_throughput"},
+                                                {RecordChart::communication, "communication"},
+                                                {RecordChart::planners, "planners"},
+                                                {RecordChart::time_to_accuracy, "time_to_accuracy"},
+                                                {RecordChart::final_metric, "final_metric"}};
+};
 struct ComparisonPicture {
   std::string name, title;
   RecordChart kind = RecordChart::throughput;

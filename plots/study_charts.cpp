@@ -2,7 +2,6 @@
 #include "plots/study_charts.h"
 
 #include <algorithm>
-#include <set>
 
 #include "harness/base/json.h"
 #include "plots/chart_template.h"

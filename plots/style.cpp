@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "harness/base/json.h"
+#include "harness/base/split.h"
+#include "harness/base/visible_text.h"
 #include "results/comparison_rows.h"
 #include "results/store.h"
 
@@ -95,11 +97,6 @@ std::string setting(std::span<const Comparison> section) {
 
 std::string setting(const Comparison& comparison) { return setting(std::span(&comparison, 1)); }
 
-std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters) {
   std::vector<std::string> lines;
   std::istringstream words(text);
@@ -118,29 +115,16 @@ Json panel_heading(const std::string& title) {
   return title.empty() ? Json() : lines.size() == 1 ? Json(title) : Json(lines);
 }
 
-// "sgd, learning rate 0.02, momentum 0.9" in its parts.
-static std::vector<std::string> parts_of(const std::string& optimizer) {
-  std::vector<std::string> parts;
-  for (std::size_t from = 0; from < optimizer.size();) {
-    const std::size_t comma = std::min(optimizer.find(", ", from), optimizer.size());
-    parts.push_back(optimizer.substr(from, comma - from));
-    from = comma + 2;
-  }
-  return parts;
-}
-
 std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
   std::string title;
   if (std::any_of(all.begin(), all.end(),
                   [&](const Comparison& other) { return other.workload != c.workload || other.batch != c.batch; }))
     title = fmt::format("{}, batch {}, ", c.title, c.batch);
   title += ranks_text(c.ranks);
-  for (const std::string& part : parts_of(c.optimizer)) {
-    const bool shared = std::all_of(all.begin(), all.end(), [&](const Comparison& other) {
-      const auto theirs = parts_of(other.optimizer);
-      return std::count(theirs.begin(), theirs.end(), part) > 0;
-    });
-    if (!shared) title += ", " + part;
+  for (const std::string& part : split(c.optimizer, ", ")) {  // "sgd, learning rate 0.02, momentum 0.9"
+    const bool shared = std::ranges::all_of(
+        all, [&](const Comparison& other) { return std::ranges::count(split(other.optimizer, ", "), part) > 0; });
+    if (!shared && !part.empty()) title += ", " + part;
   }
   const std::string options = options_text(c);
   return options == shared_options(all) ? title : title + ", " + options;

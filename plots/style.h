@@ -27,8 +27,7 @@ std::string slug(const std::string& text);         // lower case, digits and sin
 inline constexpr const char* kLimitColor = "#b3261e";
 
 std::string shortened(const std::string& text, std::size_t characters);
-std::string ranks_text(int ranks);             // "1 rank", "4 ranks"
-std::size_t letters(const std::string& text);  // as drawn: UTF-8 continuation bytes take no room
+std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
 
 // In lines of at most this many characters, cut at spaces; a longer word is a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters);

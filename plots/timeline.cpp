@@ -16,7 +16,6 @@
 #include <set>
 
 #include "harness/base/json.h"
-#include "harness/base/quantities.h"
 #include "plots/charts.h"
 #include "plots/interference_bands.h"
 #include "plots/style.h"

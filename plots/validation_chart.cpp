@@ -5,7 +5,6 @@
 
 #include "plots/chart_template.h"
 #include "plots/charts.h"
-#include "plots/style.h"
 #include "results/validation.h"
 
 namespace sluice {

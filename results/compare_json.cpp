@@ -13,11 +13,6 @@ Json to_json(const std::optional<Spread>& s) {
   return {{"min", s->min}, {"median", s->median}, {"max", s->max}};
 }
 
-template <class T>
-Json maybe(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json to_json(const ComparisonRow& row) {
   Json seeds = Json::array(), digests = Json::array();
   for (const Record& record : row.records) {
@@ -37,21 +32,21 @@ Json to_json(const ComparisonRow& row) {
                {"samples_per_update", row.samples_per_update},
                {"updates_per_epoch", row.updates_per_epoch},
                {"interval", row.interval ? Json{row.interval->low, row.interval->high} : Json(nullptr)},
-               {"throughput_ratio", maybe(row.throughput_ratio)},
-               {"differs_from_baseline", maybe(row.differs)},
-               {"mann_whitney_p", maybe(row.p_value)},
+               {"throughput_ratio", row.throughput_ratio},
+               {"differs_from_baseline", row.differs},
+               {"mann_whitney_p", row.p_value},
                {"measured_peak_bytes", row.measured_peaks},
                {"predicted_peak_bytes", row.predicted_peaks},
-               {"memory_ratio", maybe(row.memory_ratio)},
-               {"time_ratio", maybe(row.time_ratio)},
+               {"memory_ratio", row.memory_ratio},
+               {"time_ratio", row.time_ratio},
                {"reached", row.reached},
                {"attempts", row.attempts},
                {"misses_target", row.misses_target()},
-               {"best_metric", maybe(row.best_metric)},
-               {"learning_rate", maybe(row.learning_rate)},
+               {"best_metric", row.best_metric},
+               {"learning_rate", row.learning_rate},
                {"tuning", row.tuning ? sluice::to_json(*row.tuning) : Json(nullptr)},
                {"diverged", row.diverged},
-               {"first_divergence", maybe(row.first_divergence)},
+               {"first_divergence", row.first_divergence},
                {"outcome", choice_name(row.outcome)},
                {"reason", row.reason},
                {"succeeded", row.succeeded},
@@ -74,11 +69,6 @@ Json to_json(std::span<const Comparison> comparisons) {
                           {"cannot_be_told_apart", v.alike},
                           {"apart_from_all", v.apart},
                           {"too_few_seeds", v.too_few_seeds}});
-    const auto places = [&](bool asynchronous) {
-      Json lists = Json::array();
-      for (const auto& labels : simulated_places(c, asynchronous)) lists.push_back(labels);
-      return lists;
-    };
     result.push_back({{"workload", c.workload},
                       {"title", c.title},
                       {"cluster", c.cluster},
@@ -92,12 +82,12 @@ Json to_json(std::span<const Comparison> comparisons) {
                       {"batch", c.batch},
                       {"metric", c.metric},
                       {"metric_direction", c.lower_is_better ? "down" : "up"},
-                      {"target", maybe(c.target)},
+                      {"target", c.target},
                       {"baseline", c.baseline.empty() ? Json(nullptr) : Json(c.baseline)},
                       {"rows", std::move(rows)},
                       {"verdicts", std::move(verdicts)},
-                      {"places", places(false)},
-                      {"asynchronous_places", places(true)}});
+                      {"places", simulated_places(c, false)},
+                      {"asynchronous_places", simulated_places(c, true)}});
   }
   return result;
 }

@@ -1,8 +1,6 @@
 // Comparisons as tables: for a terminal, pages and papers, and flat.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/base/markdown_text.h"
 #include "harness/base/visible_text.h"
 #include "results/compare.h"

@@ -21,12 +21,6 @@ std::string flat_csv_cell(const FlatCell& cell) {
   return csv_cell(*text);
 }
 
-// Characters as a terminal shows them: UTF-8 continuation bytes take no column.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::string replaced(const std::string& text, std::string_view (*of)(char)) {
   std::string result;
   for (const char c : text) {
@@ -118,10 +112,10 @@ std::string to_text(const TextTable& printed) {
   }
   std::vector<std::string> lines(table.rows + 2);
   for (const TextTable::Column& column : table.columns) {
-    std::size_t wide = width(column.name);
-    for (const std::string& cell : column.cells) wide = std::max(wide, width(cell));
+    std::size_t wide = letters(column.name);
+    for (const std::string& cell : column.cells) wide = std::max(wide, letters(cell));
     const auto put = [&](std::string& line, const std::string& cell) {
-      const std::string pad(wide - width(cell), ' ');
+      const std::string pad(wide - letters(cell), ' ');
       if (!line.empty()) line += "  ";
       line += column.right ? pad + cell : cell + pad;
     };

@@ -184,15 +184,8 @@ std::optional<std::int64_t> peak_memory(const Record& record) {
 std::optional<double> bubble_ratio(const Record& record) { return record.observed.bubble_ratio; }
 
 const char* to_text(SentKind kind) {
-  switch (kind) {
-    case SentKind::messages:
-      return "messages";
-    case SentKind::gathers:
-      return "gathers";
-    case SentKind::reductions:
-      return "reductions";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"messages", "gathers", "reductions"};
+  return kTexts[static_cast<std::size_t>(kind)];
 }
 
 const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind) {

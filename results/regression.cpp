@@ -126,19 +126,8 @@ std::string value_text(const RegressionRow& row, const std::optional<double>& va
 }  // namespace
 
 const char* to_text(Change change) {
-  switch (change) {
-    case Change::same:
-      return "same";
-    case Change::better:
-      return "better";
-    case Change::worse:
-      return "WORSE";
-    case Change::missing:
-      return "MISSING";
-    case Change::fresh:
-      return "new";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"same", "better", "WORSE", "MISSING", "new"};
+  return kTexts[static_cast<std::size_t>(change)];
 }
 
 std::vector<RegressionRow> regressions(std::span<const Record> before, std::span<const Record> after,

@@ -83,17 +83,8 @@ std::string runs_text(const std::vector<Stability>& runs) {
 }  // namespace
 
 const char* to_text(Stability stability) {
-  switch (stability) {
-    case Stability::stable:
-      return "stable";
-    case Stability::no_progress:
-      return "no progress";
-    case Stability::diverged:
-      return "diverged";
-    case Stability::unknown:
-      return "not run";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"stable", "no progress", "diverged", "not run"};
+  return kTexts[static_cast<std::size_t>(stability)];
 }
 
 Stability stability_of(const Record& record) {
@@ -221,27 +212,25 @@ std::string to_table(std::span<const StableRates> boundaries) {
 }
 
 Json to_json(std::span<const StableRates> boundaries) {
-  const auto maybe = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   Json result = Json::array();
   for (const StableRates& b : boundaries) {
     Json rows = Json::array();
     for (const StableRateRow& row : b.rows) {
-      Json runs = Json::array(), per_seed = Json::array();
+      Json runs = Json::array();
       for (const auto& of_rate : row.runs) {
         Json texts = Json::array();
         for (const Stability s : of_rate) texts.push_back(to_text(s));
         runs.push_back(std::move(texts));
       }
-      for (const auto& rate : row.per_seed) per_seed.push_back(maybe(rate));
       rows.push_back({{"system", row.system},
                       {"label", row.label},
                       {"reference", row.reference},
                       {"ranks", row.ranks},
-                      {"largest_stable_rate", maybe(row.largest)},
+                      {"largest_stable_rate", row.largest},
                       {"at_edge_of_grid", row.at_edge},
-                      {"per_seed", per_seed},
+                      {"per_seed", row.per_seed},
                       {"runs", runs},
-                      {"first_divergence", maybe(row.first_divergence)},
+                      {"first_divergence", row.first_divergence},
                       {"reason", row.reason}});
     }
     result.push_back({{"workload", b.workload},

@@ -10,10 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -31,8 +29,6 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason(int error) { return errno_text(error); }
 
 // All of `text`, or an errno.
 int write_all(int file, std::string_view text) {
@@ -133,7 +129,7 @@ StoredRecords read_records(const fs::path& path, RecordUse use) {
   if (!fs::is_regular_file(path, error))
     throw InputError(path.string(), "is not a regular file but a pipe or a device", "write its lines into a file");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(path.string(), "cannot be read: " + reason(errno), "check its permissions");
+  if (!file) throw InputError(path.string(), "cannot be read: " + errno_text(errno), "check its permissions");
   StoredRecords result;
   std::string text;
   std::vector<Line> lines;
@@ -178,7 +174,7 @@ Store::Store(fs::path path) : path_(std::move(path)), name_(path_.string()) {
   path_ = output_place(path_);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0)
-    throw InputError(name_, "cannot be opened for writing: " + reason(errno), "choose another place with --out");
+    throw InputError(name_, "cannot be opened for writing: " + errno_text(errno), "choose another place with --out");
   try {
     const MomentLock lock(file_, MomentLock::What::append, name_);
     check_lines();
@@ -221,7 +217,7 @@ void Store::mend() {
   if (ended && whole) return;
   if (whole) {  // only the line end is missing: an editor's doing, or the last byte of a write
     if (const int error = write_all(file_, "\n"); error != 0)
-      throw RunError(name_ + ": cannot be written: " + reason(error));
+      throw RunError(name_ + ": cannot be written: " + errno_text(error));
     warnings_.push_back(name_ + ": the last line had no line end; it was added");
     return;
   }
@@ -236,7 +232,7 @@ void Store::mend() {
   if (error == 0 && ::ftruncate(file_, size - static_cast<off_t>(line.size())) != 0) error = errno;
   if (error != 0)
     throw RunError(
-        fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", name_, aside, reason(error)));
+        fmt::format("{}: the last line is torn and cannot be set aside to {}: {}", name_, aside, errno_text(error)));
   warnings_.push_back(
       fmt::format("{}: the last line was torn ({} bytes); it was set aside to {}", name_, line.size(), aside));
 }
@@ -253,7 +249,7 @@ void Store::append(const Record& record) {
   if (error == 0 && ::fdatasync(file_) != 0) error = errno;
   if (error == 0) return;
   std::string message = fmt::format("{}: the record of {} on {} could not be stored: {}", name_, record.system,
-                                    record.workload, reason(error));
+                                    record.workload, errno_text(error));
   if (size_of(file_) > size && ::ftruncate(file_, size) != 0)
     message += "; half of its line is left at the end and will be set aside by the next run";
   throw RunError(message + "; make room and run again with --resume");
@@ -271,7 +267,5 @@ std::vector<Record> Store::read() const {
   const MomentLock lock(file_, MomentLock::What::append, name_);  // no other process is in the middle of a line
   return read_records(path_).records;
 }
-
-std::set<std::string> Store::finished() const { return finished_digests(read()); }
 
 }  // namespace sluice

@@ -49,7 +49,6 @@ class Store {
   void append(const Record& record);
 
   std::vector<Record> read() const;
-  std::set<std::string> finished() const;
 
   // For one sweep, or for its shard, until the store is destroyed; `begin` is called while no other process can claim
   // the file. Throws InputError if another process has an overlapping claim.

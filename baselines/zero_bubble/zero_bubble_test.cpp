@@ -7,6 +7,7 @@
 
 #include "harness/pipeline/system.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"

@@ -6,7 +6,6 @@
 #include <system_error>
 #include <vector>
 
-#include "harness/base/error.h"
 #include "harness/base/read_text.h"
 #include "harness/base/stop.h"
 

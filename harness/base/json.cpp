@@ -313,17 +313,6 @@ void Json::erase(std::string_view key) {
   if (const auto found = object->find(key); found != object->end()) object->erase(found);
 }
 
-Json& Json::at_pointer(std::string_view pointer) {
-  Json* value = this;
-  while (!pointer.empty()) {
-    pointer.remove_prefix(1);
-    const std::string_view key = pointer.substr(0, pointer.find('/'));
-    pointer.remove_prefix(key.size());
-    value = &(value->is_array() ? value->element(std::stoul(std::string(key))) : (*value)[key]);
-  }
-  return *value;
-}
-
 void Json::update(const Json& more) {
   for (const auto& [key, value] : more.items()) (*this)[key] = value;
 }

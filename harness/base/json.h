@@ -89,6 +89,7 @@ class Json {
   // In one line, or with line breaks and an indentation of `indent` spaces a level. Bytes that are not UTF-8 are
   // replaced.
   std::string dump(int indent = -1) const;
+  std::string text() const { return is_string() ? get<std::string>() : dump(); }  // a text as it is
 
   bool is_null() const;
   bool is_boolean() const;
@@ -126,8 +127,7 @@ class Json {
   void erase(I index) {
     erase_element(static_cast<std::size_t>(index));
   }
-  Json& at_pointer(std::string_view pointer);  // of a JSON pointer ("/stages/0/layers"); makes what is missing
-  void update(const Json& more);               // every member of `more` replaces the one of the same key
+  void update(const Json& more);  // every member of `more` replaces the one of the same key
 
   // Elements.
   template <std::integral I>

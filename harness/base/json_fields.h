@@ -7,8 +7,9 @@
 //   }
 //
 // and write_fields(), read_fields() and schema_of_fields() write, read and describe T by it. A member is a bool, a
-// number, a text, a closed choice (choice.h), a struct with fields(), or an optional, a vector, a pair or a map of
-// these. Integers are at least 0, and NaN and infinity are the texts "NaN", "Infinity" and "-Infinity".
+// number, a quantity (quantities.h), a text, a closed choice (choice.h), a struct with fields(), or an optional, a
+// vector, a pair or a map of these. Integers are at least 0, and NaN and infinity are the texts "NaN", "Infinity" and
+// "-Infinity".
 #pragma once
 
 #include <cmath>
@@ -25,6 +26,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/quantities.h"
 
 namespace sluice {
 
@@ -52,6 +54,11 @@ template <class T>
 inline constexpr bool is_map<std::map<std::string, T>> = true;
 
 template <class T>
+inline constexpr bool is_quantity = false;
+template <class Tag, class Rep>
+inline constexpr bool is_quantity<Quantity<Tag, Rep>> = true;
+
+template <class T>
 Json write_fields(const T& value);
 // Throws InputError at the place of what is missing, of the wrong type, out of bounds or unknown; `unknown` is the
 // advice about an unknown member.
@@ -66,6 +73,8 @@ Json json_of(const T& value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
     return value;
+  } else if constexpr (is_quantity<T>) {
+    return json_of(value.value);
   } else if constexpr (ClosedChoice<T>) {
     return choice_name(value);
   } else if constexpr (is_optional<T>) {
@@ -110,6 +119,8 @@ T value_at(JsonReader& in, const std::string& key, const FieldForm& form, const 
     return form.bounded() ? in.number(key, form.least, form.most) : in.any_number(key);
   } else if constexpr (std::same_as<T, std::string>) {
     return in.text(key);
+  } else if constexpr (is_quantity<T>) {
+    return T(value_at<decltype(T::value)>(in, key, form, unknown));
   } else if constexpr (ClosedChoice<T>) {
     return read_named<T>(in, key);
   } else if constexpr (is_optional<T>) {

@@ -1,7 +1,6 @@
 #include "harness/base/json_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -11,6 +10,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/base/read_text.h"
 
 namespace sluice {
@@ -73,10 +73,8 @@ const Json* JsonReader::find(const std::string& key) {
       asked_.push_back(member);
     return member;
   }
-  std::size_t index = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-  const bool known = error == std::errc() && end == key.data() + key.size() && index < json_->size();
-  return known ? &json_->at(index) : nullptr;
+  const auto index = number_as<std::size_t>(key);
+  return index && *index < json_->size() ? &json_->at(*index) : nullptr;
 }
 
 bool JsonReader::has(const std::string& key) { return find(key) != nullptr; }
@@ -97,6 +95,12 @@ std::string JsonReader::text(const std::string& key) {
 
 std::string JsonReader::text(const std::string& key, const std::string& otherwise) {
   return has(key) ? text(key) : otherwise;
+}
+
+std::string JsonReader::one_of(const std::string& key, const std::vector<std::string>& known) {
+  const std::string name = text(key);
+  if (std::ranges::count(known, name) == 0) fail(key, "unknown value '" + name + "'", suggestion(name, known));
+  return name;
 }
 
 bool JsonReader::boolean(const std::string& key) {
@@ -143,10 +147,6 @@ double JsonReader::any_number(const std::string& key) {
   if (value == "Infinity") return std::numeric_limits<double>::infinity();
   if (value == "-Infinity") return -std::numeric_limits<double>::infinity();
   wrong_type(key, "a number", value);
-}
-
-std::optional<double> JsonReader::any_number_or_null(const std::string& key) {
-  return is_null(key) ? std::nullopt : std::optional(any_number(key));
 }
 
 std::int64_t JsonReader::whole(const std::string& key, std::int64_t least, std::int64_t most) {

@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/choice.h"
+#include "harness/base/numbers.h"
+
 namespace sluice {
 
 class Json;
@@ -19,13 +22,6 @@ class Json;
 // Throws InputError as Json::parse (json.h), and for what is no regular file or cannot be read.
 std::string read_text_file(const std::string& path);
 Json parse_json_file(const std::string& path);
-
-// Bounds for what has none of its own.
-inline constexpr int kMaxCount = 1'000'000'000;  // the product of two fits into 64 bits
-inline constexpr std::int64_t kMaxWhole = 4'000'000'000'000'000'000;
-inline constexpr std::int64_t kMaxBytes = 1'000'000'000'000'000'000;
-inline constexpr double kMaxSeconds = 1e12;  // 30,000 years
-inline constexpr double kMaxNumber = 1e30;   // bytes or FLOP a second, and whatever else is measured
 
 // Names the place of the value at a JSON pointer, for errors: "quick.json: /grid/0/ranks", or "--ranks" of the command
 // line.
@@ -43,6 +39,16 @@ class JsonReader {
   bool is_null(const std::string& key);  // throws where it is missing
   std::string text(const std::string& key);
   std::string text(const std::string& key, const std::string& otherwise);
+  std::string one_of(const std::string& key, const std::vector<std::string>& known);  // the text, one of these
+  // The closed choice that the text names, one that a person may give.
+  template <ClosedChoice E>
+  E choice(const std::string& key) {
+    return *choice_named<E>(one_of(key, choice_names<E>()));
+  }
+  template <ClosedChoice E>
+  E choice_or(const std::string& key, E otherwise) {
+    return has(key) ? choice<E>(key) : otherwise;
+  }
   bool boolean(const std::string& key);
   bool boolean(const std::string& key, bool otherwise);
   double number(const std::string& key, double least, double most);
@@ -51,7 +57,6 @@ class JsonReader {
   double above_zero_or(const std::string& key, double otherwise, double most);
   // A measured number, which may have run out of range: also "NaN", "Infinity" and "-Infinity".
   double any_number(const std::string& key);
-  std::optional<double> any_number_or_null(const std::string& key);
   template <std::integral Int>
   Int integer(const std::string& key, Int least, std::type_identity_t<Int> most) {
     if constexpr (std::unsigned_integral<Int>)

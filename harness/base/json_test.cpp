@@ -58,12 +58,6 @@ TEST(Json, AssigningAPartOfItselfKeepsThePart) {
   EXPECT_EQ(json, Json({{"a", 1}}));
 }
 
-TEST(Json, APointerMakesWhatIsMissing) {
-  Json json = {{"list", {{{"a", 1}}, {{"a", 2}}}}};
-  json.at_pointer("/list/1/b/c") = 3;
-  EXPECT_EQ(json.dump(), R"({"list":[{"a":1},{"a":2,"b":{"c":3}}]})");
-}
-
 TEST(Json, BadSyntaxIsNamedWithItsPlace) {
   EXPECT_EQ(rejection("{\"a\": 1,}"), "f.json:1:9: is not JSON; look at or before this place");
   EXPECT_EQ(rejection("{\"a\": 1}\n{}"), "f.json:2:1: is not JSON; look at or before this place");

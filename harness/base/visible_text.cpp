@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+
+#include "harness/base/numbers.h"
 
 namespace sluice {
 
@@ -70,12 +71,6 @@ std::string visible_lines(std::string_view text) {
   }
 }
 
-static bool is_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 std::string visible_json(std::string document) {
   // What JSON lets stand in a text unescaped and a terminal obeys: a byte of 0x7f, or of more than one byte.
   const auto suspect = [](char c) { return static_cast<unsigned char>(c) >= 0x7f; };
@@ -101,9 +96,19 @@ bool is_portable_name(std::string_view name) {
          name.find_first_not_of(allowed) == std::string_view::npos;
 }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
+std::size_t letters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 std::string csv_cell(std::string_view text) {
   const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
-  const std::string shown = (formula && !is_number(text) ? "'" : "") + visible(text);
+  const std::string shown = (formula && !number_as<double>(text) ? "'" : "") + visible(text);
   if (shown.find_first_of(",\"") == std::string::npos) return shown;
   std::string result = "\"";
   for (const char c : shown) {

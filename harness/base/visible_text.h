@@ -25,6 +25,12 @@ std::string csv_cell(std::string_view text);
 // what may name a file and stand in a link to it.
 bool is_portable_name(std::string_view name);
 
+// Whether it is a name of lower-case letters, digits and "_", a letter first: what may name a variable and a file.
+bool is_plain_name(std::string_view name);
+
+// How many characters are drawn: UTF-8 continuation bytes take no room.
+std::size_t letters(std::string_view text);
+
 // The length in bytes of the UTF-8 character that `text` begins with; 0: it is none (too long a form, a surrogate, cut
 // off).
 std::size_t utf8_length(std::string_view text);

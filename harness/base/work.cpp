@@ -44,19 +44,6 @@ double PiecewiseSpeed::finish(double start, double work) const {
   return now + work / speed;
 }
 
-double PiecewiseSpeed::done(double start, double end) const {
-  if (changes_.empty()) return end - start;
-  double sum = 0, now = start, speed = at(start);
-  for (const Change& change : changes_) {
-    if (change.from <= start) continue;
-    if (change.from >= end) break;
-    sum += (change.from - now) * speed;
-    now = change.from;
-    speed = change.speed;
-  }
-  return sum + (end - now) * speed;
-}
-
 PiecewiseSpeed PiecewiseSpeed::from(double start) const {
   PiecewiseSpeed result = *this;
   for (Change& change : result.changes_) change.from -= start;

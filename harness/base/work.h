@@ -25,8 +25,6 @@ class PiecewiseSpeed {
   double at(double time) const;
   // When `work` seconds at full speed that start at `start` end.
   double finish(double start, double work) const;
-  // Seconds at full speed between `start` and `end`.
-  double done(double start, double end) const;
   std::span<const Change> changes() const { return changes_; }
   // The same on a clock that shows 0 at `start`.
   PiecewiseSpeed from(double start) const;

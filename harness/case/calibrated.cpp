@@ -39,7 +39,7 @@ std::optional<Host> host_of(const std::string& costs) {
 std::string calibrated_clusters(const Storage& storage) {
   const std::string folder = source_folder() + "/workloads/clusters";
   std::string names = "flat:N";
-  for (const std::string& name : listed_clusters(folder)) {
+  for (const std::string& name : names_of_json_files(folder)) {
     const Cluster cluster = load_cluster(name, folder);
     if (std::ranges::none_of(cluster.devices, [&](const Device& d) { return d.calibration(storage).empty(); }))
       names += ", " + name;

@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/index.h"
+#include "harness/base/visible_text.h"
 #include "harness/pipeline/rule_fault.h"
 #include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
@@ -202,12 +203,7 @@ class Attempt {
 
 void check_what_it_says(const System& system, ContractReport& report) {
   const auto add = [&](const std::string& text) { report.faults.push_back({"", text}); };
-  const auto plain = [](const std::string& name) {
-    return !name.empty() && name[0] >= 'a' && name[0] <= 'z' && std::ranges::all_of(name, [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-    });
-  };
-  if (!plain(system.name))
+  if (!is_plain_name(system.name))
     add("'" + system.name + "' is no name: use lower-case letters, digits and _, a letter first");
   if (system.title.empty()) add("it has no .title");
   if (system.citation.empty()) add("it has no .citation");

@@ -16,8 +16,7 @@ void cut_sequences(const Workload& workload, const std::string& system, Plan& pl
   const std::vector<Shape> shapes = model.shapes();
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
-    const int input = layer.inputs.front();
-    const Shape& read = input < 0 ? model.inputs[-1 - input].shape : shapes[input];
+    const Shape read = input_shapes(model, shapes, layer).front();
     const PairShares pairs = pair_shares(layer, {&read, 1});
     costs.layers[l].forward_pairs = pairs.forward;
     costs.layers[l].input_gradient_pairs = pairs.input_gradient;

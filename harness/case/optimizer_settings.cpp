@@ -10,7 +10,7 @@ namespace sluice {
 
 static RateSchedule read_rate_schedule(JsonReader o) {
   RateSchedule schedule;
-  schedule.kind = read_choice(o, "kind", schedule.kind);
+  schedule.kind = o.choice_or("kind", schedule.kind);
   const auto positive = [&](const char* key, double value) { return o.above_zero_or(key, value, kMaxNumber); };
   if (schedule.kind == RateScheduleKind::step) {
     schedule.every_epochs = o.integer_or("every_epochs", 1, 1, kMaxCount);
@@ -23,25 +23,25 @@ static RateSchedule read_rate_schedule(JsonReader o) {
 
 // Settings that only muon and rotated_adam have.
 static void read_matrix_optimizer(JsonReader& o, OptimizerSpec& optimizer) {
-  optimizer.matrices = read_choice(o, "matrices", optimizer.matrices);
+  optimizer.matrices = o.choice_or("matrices", optimizer.matrices);
   optimizer.other_rate = o.number_or("other_rate", optimizer.other_rate, 0, kMaxNumber);
   if (optimizer.kind == OptimizerKind::muon) {
     optimizer.momentum = o.number_or("momentum", 0.95, 0, 1);
     optimizer.nesterov = o.boolean("nesterov", true);
-    optimizer.scale = read_choice(o, "scale", optimizer.scale);
-    optimizer.newton_schulz = read_choice(o, "newton_schulz", optimizer.newton_schulz);
+    optimizer.scale = o.choice_or("scale", optimizer.scale);
+    optimizer.newton_schulz = o.choice_or("newton_schulz", optimizer.newton_schulz);
     return;
   }
   optimizer.refresh_every = o.integer_or("refresh_every", optimizer.refresh_every, 1, kMaxCount);
-  optimizer.sides = read_choice(o, "sides", optimizer.sides);
-  optimizer.source = read_choice(o, "source", optimizer.source);
+  optimizer.sides = o.choice_or("sides", optimizer.sides);
+  optimizer.source = o.choice_or("source", optimizer.source);
   optimizer.refresh_as_released = o.boolean("refresh_as_released", false);
 }
 
 bool read_optimizer(JsonReader& o, RunCase& c) {
   OptimizerSpec& optimizer = c.optimizer;
   if (o.has("schedule")) c.rate_schedule = read_rate_schedule(o.object("schedule"));
-  optimizer.kind = read_choice(o, "kind", optimizer.kind);
+  optimizer.kind = o.choice_or("kind", optimizer.kind);
   const auto not_negative = [&](const char* key, double& value) { value = o.number_or(key, value, 0, kMaxNumber); };
   const bool tuned = o.has("learning_rate") && o.raw("learning_rate") == "tuned";
   if (!tuned) not_negative("learning_rate", optimizer.learning_rate);

@@ -5,7 +5,6 @@
 #include "harness/base/error.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
-#include "workloads/models/registry.h"
 
 namespace sluice {
 

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <span>
 
-#include "harness/base/index.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
 #include "harness/sim/waiting_messages.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 
-#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "results/store.h"
 #include "workloads/models/workload_file.h"

@@ -53,7 +53,7 @@ class EntryReading {
 
   void compare_options() {
     for (const auto& item : entry_.values.at("options").items()) {
-      const std::string value = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
+      const std::string value = item.second.text();
       if (reading_.c.options.at(item.first) != value)
         add("/options/" + item.first, setting::why_option_is_unused(reading_, item.first));
     }

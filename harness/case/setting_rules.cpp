@@ -44,8 +44,7 @@ void read_options(CaseReading& r, const std::string& key) {
   std::map<std::string, std::string> given;
   if (r.entry.has(key)) {
     const JsonReader options = r.entry.object(key);
-    for (const auto& item : options.json().items())
-      given[item.first] = item.second.is_string() ? item.second.get<std::string>() : item.second.dump();
+    for (const auto& item : options.json().items()) given[item.first] = item.second.text();
   }
   if (const std::string system = r.entry.text("system"); system.starts_with(kOrderFromFile)) {
     const std::string file = system.substr(kOrderFromFile.size());

@@ -16,16 +16,6 @@
 
 namespace sluice {
 
-// Throws InputError with a suggestion.
-template <ClosedChoice E>
-E read_choice(JsonReader& reader, const std::string& key, E otherwise) {
-  if (!reader.has(key)) return otherwise;
-  const std::string name = reader.text(key);
-  const std::optional<E> choice = choice_named<E>(name);
-  if (!choice) reader.fail(key, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
-  return *choice;
-}
-
 // The state while one object of a sweep's grid becomes a case. The settings are read in the order of their table, so
 // that each may use those above it.
 struct CaseReading {
@@ -61,11 +51,11 @@ inline SettingValue text(std::string RunCase::*member) {
 
 template <ClosedChoice E>
 SettingValue choice(E RunCase::*member) {
-  return {.type = SettingValue::Type::choice,
-          .choices = choice_names<E>(),
-          .read = [member](CaseReading& r,
-                           const std::string& key) { r.c.*member = read_choice(r.entry, key, r.c.*member); },
-          .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); }};
+  return {
+      .type = SettingValue::Type::choice,
+      .choices = choice_names<E>(),
+      .read = [member](CaseReading& r, const std::string& key) { r.c.*member = r.entry.choice_or(key, r.c.*member); },
+      .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); }};
 }
 
 // Integers from `least` on.

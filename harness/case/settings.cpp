@@ -537,7 +537,7 @@ std::string help_of(const Setting& setting) {
   if (setting.value.type == SettingValue::Type::boolean) return setting.help;  // the flag is the other value
   const Json otherwise = setting.value.write(RunCase{});
   if (choices.empty()) {
-    const std::string text = otherwise.is_string() ? otherwise.get<std::string>() : otherwise.dump();
+    const std::string text = otherwise.text();
     const std::string& shown = setting.default_text.empty() ? text : setting.default_text;
     return shown.empty() ? setting.help : setting.help + " (default: " + shown + ")";
   }
@@ -577,7 +577,7 @@ std::map<std::string, std::string> record_options(const RunCase& c) {
   for (const Setting& setting : settings()) {
     if (!setting.in_record_options || !setting.in_record_options(c)) continue;
     const Json value = setting.value.write(c);
-    options[setting.key] = value.is_string() ? value.get<std::string>() : value.dump();
+    options[setting.key] = value.text();
   }
   return options;
 }

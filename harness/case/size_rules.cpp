@@ -1,7 +1,5 @@
 #include "harness/case/size_rules.h"
 
-#include <algorithm>
-
 #include "harness/base/error.h"
 
 namespace sluice {

@@ -2,10 +2,8 @@
 // of the combinations counts, by throughput among those that fit into memory. Fields: case, measure, and for a
 // published profile as the workload "profile" (a file of workloads/profiles/published); any_memory: devices hold
 // whatever is asked of them.
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "harness/base/error.h"
@@ -14,7 +12,6 @@
 #include "harness/case/prepare.h"
 #include "harness/case/sweep.h"
 #include "harness/claims/measure.h"
-#include "harness/plan/stage_picture.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {

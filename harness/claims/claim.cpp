@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <set>
 
 #include "harness/base/error.h"
@@ -20,43 +19,6 @@ constexpr const char* kInherited[] = {"kind",    "source",      "what",      "un
 // Of these, what an order has.
 constexpr const char* kInheritedByOrder[] = {"kind", "source", "what", "unit", "evidence", "differences"};
 
-template <class T>
-T choice(JsonReader& reader, const std::string& key, const std::vector<std::pair<std::string, T>>& choices) {
-  const std::string given = reader.text(key);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) {
-    if (name == given) return value;
-    names.push_back(name);
-  }
-  reader.fail(key, "unknown value '" + given + "'", suggestion(given, names));
-}
-
-Evidence read_evidence(JsonReader& reader) {
-  return choice<Evidence>(reader, "evidence",
-                          {{"A", Evidence::a},
-                           {"B", Evidence::b},
-                           {"C", Evidence::c},
-                           {"remembered", Evidence::remembered},
-                           {"calibration", Evidence::calibration},
-                           {"derived", Evidence::derived}});
-}
-
-Compare read_compare(JsonReader& reader) {
-  if (!reader.has("compare")) return Compare::equal;
-  return choice<Compare>(reader, "compare",
-                         {{"equal", Compare::equal}, {"at_most", Compare::at_most}, {"at_least", Compare::at_least}});
-}
-
-const std::vector<std::pair<std::string, ClaimKind>>& named_kinds() {
-  static const std::vector<std::pair<std::string, ClaimKind>> all = {{"headline", ClaimKind::headline},
-                                                                     {"end_to_end", ClaimKind::end_to_end},
-                                                                     {"measured_times", ClaimKind::measured_times},
-                                                                     {"formula", ClaimKind::formula},
-                                                                     {"count", ClaimKind::count},
-                                                                     {"authors_program", ClaimKind::authors_program}};
-  return all;
-}
-
 Tolerance read_tolerance(JsonReader& reader, ClaimKind kind) {
   if (!reader.has("tolerance")) return default_tolerance(kind);
   JsonReader fields = reader.object("tolerance");
@@ -66,11 +28,6 @@ Tolerance read_tolerance(JsonReader& reader, ClaimKind kind) {
     fields.fail("reason", "is missing", "say why the tolerance is not the default of the kind, or leave it out");
   fields.no_other_keys();
   return tolerance;
-}
-
-Effect read_effect(JsonReader& reader) {
-  if (!reader.has("effect")) return Effect::figure;
-  return choice<Effect>(reader, "effect", {{"figure", Effect::figure}, {"gain", Effect::gain}});
 }
 
 Direction read_direction(JsonReader& reader) {
@@ -162,11 +119,11 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
   Claim claim;
   claim.group = group;
   claim.name = reader.text("name");
-  claim.kind = choice<ClaimKind>(reader, "kind", named_kinds());
+  claim.kind = reader.choice<ClaimKind>("kind");
   claim.source = reader.text("source");
   claim.what = reader.text("what");
   claim.unit = reader.text("unit", "");
-  claim.evidence = read_evidence(reader);
+  claim.evidence = reader.choice<Evidence>("evidence");
   claim.differences = reader.text("differences", "");
   claim.reason = reader.text("reason", "");
   if (reader.has("order")) {
@@ -174,8 +131,8 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
     reader.no_other_keys();
     return claim;
   }
-  claim.compare = read_compare(reader);
-  claim.effect = read_effect(reader);
+  claim.compare = reader.choice_or("compare", claim.compare);
+  claim.effect = reader.choice_or("effect", claim.effect);
   claim.published = read_published(reader);
   if (reader.has("other_readings")) {
     if (!claim.published.number) reader.fail("other_readings", "are numbers, and the published figure is none");
@@ -319,31 +276,9 @@ std::vector<std::string> listed_papers(const std::filesystem::path& folder) {
 }
 
 std::string to_text(ClaimKind kind) {
-  for (const auto& [name, value] : named_kinds())
-    if (value == kind) {
-      std::string text = kind == ClaimKind::authors_program ? "authors' program" : name;
-      std::ranges::replace(text, '_', ' ');
-      return text;
-    }
-  return "";
-}
-
-std::string to_text(Evidence evidence) {
-  switch (evidence) {
-    case Evidence::a:
-      return "A";
-    case Evidence::b:
-      return "B";
-    case Evidence::c:
-      return "C";
-    case Evidence::remembered:
-      return "remembered";
-    case Evidence::calibration:
-      return "calibration";
-    case Evidence::derived:
-      return "derived";
-  }
-  return "";
+  std::string text = kind == ClaimKind::authors_program ? "authors' program" : choice_name(kind);
+  std::ranges::replace(text, '_', ' ');
+  return text;
 }
 
 }  // namespace sluice

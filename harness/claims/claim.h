@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/base/choice.h"
 #include "harness/claims/scenario.h"
 
 namespace sluice {
@@ -25,6 +26,15 @@ namespace sluice {
 // counted ones of the paper, as a throughput from the baseline's and their ratio.
 enum class Evidence { a, b, c, remembered, calibration, derived };
 inline bool counts(Evidence evidence) { return evidence < Evidence::remembered; }
+template <>
+struct Choices<Evidence> {
+  static constexpr Choice<Evidence> all[] = {{Evidence::a, "A"},
+                                             {Evidence::b, "B"},
+                                             {Evidence::c, "C"},
+                                             {Evidence::remembered, "remembered"},
+                                             {Evidence::calibration, "calibration"},
+                                             {Evidence::derived, "derived"}};
+};
 
 // What a claim is evidence of. Each kind is counted by itself.
 enum class ClaimKind {
@@ -37,6 +47,15 @@ enum class ClaimKind {
 };
 inline constexpr ClaimKind kClaimKinds[] = {ClaimKind::headline, ClaimKind::end_to_end, ClaimKind::measured_times,
                                             ClaimKind::formula,  ClaimKind::count,      ClaimKind::authors_program};
+template <>
+struct Choices<ClaimKind> {
+  static constexpr Choice<ClaimKind> all[] = {{ClaimKind::headline, "headline"},
+                                              {ClaimKind::end_to_end, "end_to_end"},
+                                              {ClaimKind::measured_times, "measured_times"},
+                                              {ClaimKind::formula, "formula"},
+                                              {ClaimKind::count, "count"},
+                                              {ClaimKind::authors_program, "authors_program"}};
+};
 
 struct Tolerance {
   double absolute = 0, relative = 0;  // the wider of the two
@@ -51,11 +70,20 @@ enum class Effect {
   figure,  // the published figure
   gain,    // the published ratio less 1: a ratio of 1.02 shows an effect of 0.02
 };
+template <>
+struct Choices<Effect> {
+  static constexpr Choice<Effect> all[] = {{Effect::figure, "figure"}, {Effect::gain, "gain"}};
+};
 
 enum class Compare {
   equal,     // ours within the tolerance of the published figure
   at_most,   // ours not above it by more than the tolerance
   at_least,  // ours not below it by more than the tolerance
+};
+template <>
+struct Choices<Compare> {
+  static constexpr Choice<Compare> all[] = {
+      {Compare::equal, "equal"}, {Compare::at_most, "at_most"}, {Compare::at_least, "at_least"}};
 };
 
 // Which way a figure points: above, below or at a number, or another claim's figure.
@@ -114,7 +142,6 @@ PaperClaims claims_from_json(const Json& json, const std::string& paper, const s
 PaperClaims read_claims(const std::filesystem::path& file);                   // throws InputError
 std::vector<std::string> listed_papers(const std::filesystem::path& folder);  // with claims, in order of name
 
-std::string to_text(Evidence evidence);
 std::string to_text(ClaimKind kind);  // "end to end"
 
 // The figure that the tolerance is relative to: the figure itself, or a ratio's gain.

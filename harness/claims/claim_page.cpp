@@ -59,7 +59,7 @@ std::string why_text(const Claim& claim, const Claim& first, const Outcome& outc
   if (claim.kind != first.kind) add("kind: " + to_text(claim.kind));
   if (claim.what != first.what) add(claim.what);
   if (claim.source != first.source || claim.evidence != first.evidence)
-    add(claim.source + " (reading: " + to_text(claim.evidence) + ")");
+    add(claim.source + " (reading: " + choice_name(claim.evidence) + ")");
   if (claim.scenario && claim.tolerance.reason != first.tolerance.reason && !claim.tolerance.reason.empty())
     add("tolerance: " + claim.tolerance.reason);
   if (claim.order && claim.order->tie > 0)
@@ -81,7 +81,7 @@ std::string capital(std::string text) {
 void write_group_heading(const Claim& first, std::string& page) {
   page += fmt::format("\n## {}\n\n{}. Kind: {}. Source: {} (reading: {}).", markdown_prose(capital(first.group)),
                       markdown_prose(capital(first.what)), to_text(first.kind), markdown_prose(first.source),
-                      to_text(first.evidence));
+                      choice_name(first.evidence));
   if (!first.differences.empty()) page += " Differences: " + markdown_prose(first.differences) + ".";
   if (first.scenario && !first.tolerance.reason.empty())
     page += fmt::format(" Tolerance, {}: {}.", tolerance_text(first), markdown_prose(first.tolerance.reason));
@@ -105,7 +105,7 @@ std::string published_text(const Claim& claim) {
 
 std::string verdict_text(const Claim& claim, const Outcome& outcome) {
   const std::string text = claim.scenario || claim.order ? to_text(outcome.value) : "not run";
-  return text + (counts(claim.evidence) ? "" : " (" + to_text(claim.evidence) + ": not counted)");
+  return text + (counts(claim.evidence) ? "" : " (" + choice_name(claim.evidence) + ": not counted)");
 }
 
 std::string counts_text(std::span<const Claim> claims, std::span<const Outcome> outcomes) {
@@ -250,7 +250,7 @@ std::string headline_table(std::span<const PaperOutcomes> papers, bool measureme
               markdown_cell(markdown_prose(claim.group + ": " + claim.name)) +
               markdown_cell(markdown_prose(published_text(claim))) +
               markdown_cell(markdown_prose(ours_text(claim, outcome, "-"))) +
-              markdown_cell(verdict_text(claim, outcome)) + markdown_cell(to_text(claim.evidence)) +
+              markdown_cell(verdict_text(claim, outcome)) + markdown_cell(choice_name(claim.evidence)) +
               markdown_cell(markdown_prose(shortened(outcome.reason, 200))) + "\n";
     }
   }

@@ -5,11 +5,9 @@
 // counts them, or how many: then the best cut by time), system, set, micro_batch, microbatches, precision, attention,
 // optimizer (its kind; sgd without momentum unless given).
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/case/predict_update.h"
 #include "harness/claims/measure.h"
@@ -164,15 +162,6 @@ void read_balance(JsonReader& reader, ModelScenario& given) {
                 "has " + std::to_string(sum) + " layers, the model has " + std::to_string(given.model->units));
 }
 
-// The first of the choices unless one is given.
-template <ClosedChoice E>
-E choice_of(JsonReader& reader, const std::string& key) {
-  const std::string name = reader.text(key, choice_names<E>().front());
-  const std::optional<E> choice = choice_named<E>(name);
-  if (!choice) reader.fail(key, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
-  return *choice;
-}
-
 void read_training(JsonReader& reader, ModelScenario& given) {
   given.system = &find_system(reader.text("system"), reader.where("system"));
   given.options = resolve_options(given.system->options, read_set(reader), reader.where("set"));
@@ -186,8 +175,9 @@ void read_training(JsonReader& reader, ModelScenario& given) {
     given.kernels = load_calibration(device.text("kernels"), source_folder() + "/workloads/devices");
   }
   device.no_other_keys();
-  given.storage = {choice_of<Precision>(reader, "precision"), choice_of<AttentionScores>(reader, "attention")};
-  given.optimizer.kind = choice_of<OptimizerKind>(reader, "optimizer");
+  given.storage = {reader.choice_or("precision", Precision::fp32),
+                   reader.choice_or("attention", AttentionScores::fused)};
+  given.optimizer.kind = reader.choice_or("optimizer", OptimizerKind::sgd);
   if (given.kernels) {
     if (given.kernels->is_16_bit() != given.storage.is_16_bit())
       device.fail("kernels", "are in " + given.kernels->precision, "name a calibration in the scenario's precision");
@@ -201,7 +191,7 @@ void read_training(JsonReader& reader, ModelScenario& given) {
     JsonReader link = reader.object("link");
     given.link.bandwidth = link.above_zero_or("bandwidth", given.link.bandwidth, kMaxNumber);
     given.link.latency = Seconds(link.number_or("latency", 0, 0, kMaxSeconds));
-    given.sends = choice_of<Sends>(link, "sends");
+    given.sends = link.choice_or("sends", Sends::overlapped);
     link.no_other_keys();
   }
   const Json& balance = reader.raw("balance");

@@ -6,17 +6,11 @@
 #include <cmath>
 #include <map>
 
-#include "harness/base/error.h"
 #include "results/store.h"
 
 namespace sluice {
 
 namespace {
-
-constexpr std::pair<ClaimVerdict, const char*> kVerdicts[] = {{ClaimVerdict::reproduced, "reproduced"},
-                                                              {ClaimVerdict::direction_only, "direction only"},
-                                                              {ClaimVerdict::not_reproduced, "not reproduced"},
-                                                              {ClaimVerdict::not_comparable, "not comparable"}};
 
 // Where the published figure lies among varied ones.
 std::string needed_value(const Claim& claim, const std::vector<VariedFigure>& figures) {
@@ -208,21 +202,6 @@ bool agree(const Figure& a, const Figure& b) {
 
 }  // namespace
 
-std::string to_text(ClaimVerdict verdict) {
-  for (const auto& [value, text] : kVerdicts)
-    if (value == verdict) return text;
-  return "";
-}
-
-ClaimVerdict verdict_named(const std::string& name, const std::string& where) {
-  std::vector<std::string> names;
-  for (const auto& [value, text] : kVerdicts) {
-    if (text == name) return value;
-    names.emplace_back(text);
-  }
-  throw InputError(where, "unknown verdict '" + name + "'", suggestion(name, names));
-}
-
 double allowance(const Claim& claim) {
   const double effect = effect_of(claim, claim.published.number.value_or(0));
   return std::max(claim.tolerance.absolute, claim.tolerance.relative * std::abs(effect));
@@ -327,10 +306,10 @@ std::vector<Outcome> outcomes_from_json(const Json& document, const std::string&
     Outcome o{.name = reader.text("name"),
               .group = reader.text("group"),
               .scenario = reader.text("scenario", ""),
-              .value = verdict_named(reader.text("verdict"), reader.where("verdict")),
+              .value = reader.choice<ClaimVerdict>("verdict"),
               .reason = reader.text("reason", "")};
     if (reader.has("ours")) o.ours = figure_from_json(reader.raw("ours"), reader, "ours");
-    if (reader.has("direction")) o.direction = verdict_named(reader.text("direction"), reader.where("direction"));
+    if (reader.has("direction")) o.direction = reader.choice<ClaimVerdict>("direction");
     for (JsonReader& open : reader.objects("open")) o.open.push_back(variation_from_json(std::move(open)));
     for (JsonReader& experiment : reader.objects("experiments"))
       o.experiments.push_back(variation_from_json(std::move(experiment)));

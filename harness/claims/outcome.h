@@ -16,9 +16,14 @@ enum class ClaimVerdict {
   not_reproduced,
   not_comparable,  // a field of the set-up is unknown and decides, or the scenario cannot run here
 };
-std::string to_text(ClaimVerdict verdict);
-// Throws InputError at `where`.
-ClaimVerdict verdict_named(const std::string& name, const std::string& where);
+template <>
+struct Choices<ClaimVerdict> {
+  static constexpr Choice<ClaimVerdict> all[] = {{ClaimVerdict::reproduced, "reproduced"},
+                                                 {ClaimVerdict::direction_only, "direction only"},
+                                                 {ClaimVerdict::not_reproduced, "not reproduced"},
+                                                 {ClaimVerdict::not_comparable, "not comparable"}};
+};
+inline std::string to_text(ClaimVerdict verdict) { return choice_name(verdict); }
 
 struct VariedFigure {
   Json value;

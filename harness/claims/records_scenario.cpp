@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/scenario.h"
 #include "plots/study_tables.h"
@@ -23,14 +22,12 @@ const std::vector<StudyRun>& runs_of(const std::string& file) {
   return entry->second;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 Conditions read_conditions(JsonReader& reader) {
   Conditions where;
   for (const auto& [key, values] : reader.object("where").json().items()) {
-    if (!values.is_array()) where[key].push_back(text_of(values));
+    if (!values.is_array()) where[key].push_back(values.text());
     if (values.is_array())
-      for (const Json& value : values) where[key].push_back(text_of(value));
+      for (const Json& value : values) where[key].push_back(value.text());
   }
   return where;
 }

@@ -120,8 +120,7 @@ Json* place_in(Json& document, const std::string& pointer) {
 std::map<std::string, std::string> read_set(JsonReader& reader) {
   std::map<std::string, std::string> given;
   if (!reader.has("set")) return given;
-  for (const auto& [key, value] : reader.object("set").json().items())
-    given[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (const auto& [key, value] : reader.object("set").json().items()) given[key] = value.text();
   return given;
 }
 

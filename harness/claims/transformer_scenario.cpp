@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/claims/measure.h"
 #include "harness/claims/scenario.h"
@@ -211,20 +210,10 @@ constexpr TransformerMeasure kTransformerMeasures[] = {
      }},
 };
 
-// The first of the choices unless one is given.
-template <ClosedChoice E>
-E choice_or(JsonReader& reader, const std::string& key, E otherwise) {
-  if (!reader.has(key)) return otherwise;
-  const std::string name = reader.text(key);
-  if (const std::optional<E> choice = choice_named<E>(name)) return *choice;
-  reader.fail(key, "unknown value '" + name + "'", suggestion(name, choice_names<E>()));
-}
-
 void read_kernels(JsonReader& reader, TransformerScenario& t) {
   t.kernels = load_calibration(reader.text("kernels"), source_folder() + "/workloads/devices");
   if (!t.kernels->is_16_bit()) reader.fail("kernels", "are in fp32", "name a calibration in 16 bit");
-  t.storage = {choice_or(reader, "precision", Precision::mixed),
-               choice_or(reader, "attention", AttentionScores::fused)};
+  t.storage = {reader.choice_or("precision", Precision::mixed), reader.choice_or("attention", AttentionScores::fused)};
   if (!t.storage.is_16_bit()) reader.fail("precision", "must be of 16 bit");
   if (reader.has("host_gap")) t.kernels->host_gap = parse_seconds(reader.text("host_gap"), reader.where("host_gap"));
   t.kernels->blocking_launches = reader.boolean("blocking", false);
@@ -268,7 +257,7 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   t.network = reader.above_zero_or("network", kNetwork, kMaxNumber);
   t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMaxNumber);
   t.nvlink_latency = reader.number_or("nvlink_latency", 0, 0, 1);
-  t.sends = choice_or(reader, "sends", Sends::overlapped);
+  t.sends = reader.choice_or("sends", Sends::overlapped);
   t.whole_messages = reader.boolean("whole_messages", false);
   if (reader.has("kernels")) read_kernels(reader, t);
   read_stages(reader, t);

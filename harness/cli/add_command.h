@@ -22,6 +22,19 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
   return command;
 }
 
+// An option with a value, which help calls `type`.
+template <class T>
+CLI::Option* add_value(CLI::App* command, const std::string& flags, T& value, const std::string& type,
+                       const std::string& help) {
+  return command->add_option(flags, value, help)->type_name(type);
+}
+// The same; help shows the value that it has now as the default.
+template <class T>
+CLI::Option* add_defaulted(CLI::App* command, const std::string& flags, T& value, const std::string& type,
+                           const std::string& help) {
+  return add_value(command, flags, value, type, help)->capture_default_str();
+}
+
 inline void add_examples(CLI::App* command, const std::string& examples) {
   command->footer("Examples:\n" + examples + "\n\n" + kExitCodesHelp);
 }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <limits>
-#include <mutex>
 #include <set>
 #include <thread>
 

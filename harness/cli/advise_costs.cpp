@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/base/error.h"
 #include "harness/base/visible_text.h"
 #include "harness/case/calibrated.h"

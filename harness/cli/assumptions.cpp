@@ -5,7 +5,6 @@
 #include "harness/base/visible_text.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
-#include "harness/case/precision_rules.h"
 #include "harness/case/profile_workload.h"
 
 namespace sluice {

@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
+#include "harness/base/split.h"
 #include "harness/case/settings.h"
 #include "harness/cli/given_options.h"
 #include "harness/exec/mpi/mpi.h"
@@ -28,19 +29,9 @@ std::string letter_of(const std::string& key) {
 }
 
 const char* heading_of(HelpGroup group) {
-  switch (group) {
-    case HelpGroup::experiment:
-      return "One case instead of a sweep";
-    case HelpGroup::machine:
-      return "Where it runs";
-    case HelpGroup::parallelism:
-      return "Ranks and replicas";
-    case HelpGroup::batches:
-      return "Batches and length";
-    case HelpGroup::training:
-      return "Training";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"One case instead of a sweep", "Where it runs", "Ranks and replicas",
+                                           "Batches and length", "Training"};
+  return kTexts[static_cast<std::size_t>(group)];
 }
 
 CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& setting) {
@@ -60,12 +51,9 @@ CLI::Option* add_flag(CLI::App* command, CaseFlags& flags, const Setting& settin
 // "adamw,learning_rate=1e-4": the first item is the value of "kind".
 Json object_of(const Setting& setting, const std::string& text) {
   Json object = Json::object();
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
+  for (const std::string& item : split(text, ",")) {
     const std::size_t equals = item.find('=');
-    const bool is_kind = equals == std::string::npos && begin == 0;
-    begin = end + 1;
+    const bool is_kind = equals == std::string::npos && object.empty();
     const std::string key = is_kind ? "kind" : item.substr(0, equals);
     if (key.empty() || item.empty() || (equals == std::string::npos && !is_kind) || object.contains(key))
       throw InputError(flag_of(setting), "'" + text + "' is not KIND[,KEY=VALUE...] with each key once",
@@ -88,8 +76,6 @@ Json value_of(const Setting& setting, const std::string& text) {
   return number;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 // As counts_in() reads it.
 std::string text_of_list(const Json& list) { return fmt::format("{}", fmt::join(list.get<std::vector<int>>(), ",")); }
 
@@ -97,7 +83,7 @@ std::string text_of_list(const Json& list) { return fmt::format("{}", fmt::join(
 std::string text_of_object(const Json& object) {
   std::string text = object.value("kind", "");
   for (const auto& [key, value] : object.items())
-    if (key != "kind") text += (text.empty() ? "" : ",") + key + "=" + text_of(value);
+    if (key != "kind") text += (text.empty() ? "" : ",") + key + "=" + value.text();
   return text;
 }
 
@@ -198,7 +184,7 @@ std::string flags_text(const Json& values, const std::function<bool(const Settin
     const Json* value = values.find(setting.key);
     if (!value || !takes(setting)) continue;
     if (setting.key == "options") {
-      for (const auto& [name, option] : value->items()) add("-O " + shell_word(name + "=" + text_of(option)));
+      for (const auto& [name, option] : value->items()) add("-O " + shell_word(name + "=" + option.text()));
       continue;
     }
     if (!setting.has_flag) continue;
@@ -210,7 +196,7 @@ std::string flags_text(const Json& values, const std::function<bool(const Settin
       add(flag + " " +
           shell_word(setting.value.type == Type::object ? text_of_object(*value)
                      : setting.value.type == Type::list ? text_of_list(*value)
-                                                        : text_of(*value)));
+                                                        : value->text()));
     }
   }
   return text;

@@ -18,17 +18,13 @@ namespace sluice {
 namespace {
 
 CLI::Option* add_progress(CLI::App* command, std::string& progress) {
-  return command->add_option("--progress", progress, "auto, bar, plain or none (on stderr)")
-      ->capture_default_str()
-      ->type_name("NAME");
+  return add_defaulted(command, "--progress", progress, "NAME", "auto, bar, plain or none (on stderr)");
 }
 
 void add_filter(CLI::App* command, std::vector<std::string>& filter) {
-  command
-      ->add_option("--filter", filter,
-                   "Only records of these: KEY=A,B or KEY!=A; a field (system, workload, cluster, clock, ranks, seed, "
-                   "...), commit, rate (given or tuned), duration, optimizer, or an option's name; may be repeated")
-      ->type_name("KEY=VALUE");
+  add_value(command, "--filter", filter, "KEY=VALUE",
+            "Only records of these: KEY=A,B or KEY!=A; a field (system, workload, cluster, clock, ranks, seed, "
+            "...), commit, rate (given or tuned), duration, optimizer, or an option's name; may be repeated");
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -38,27 +34,25 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 void add_trace(CLI::App* c, std::string& file, const std::string& what) {
-  c->add_option("--trace", file,
-                "Write " + what +
-                    " to this file, for ui.perfetto.dev and chrome://tracing: ops with stage, micro-batch "
-                    "and weight version, messages, and what every rank holds")
-      ->type_name("FILE");
+  add_value(c, "--trace", file, "FILE",
+            "Write " + what +
+                " to this file, for ui.perfetto.dev and chrome://tracing: ops with stage, micro-batch "
+                "and weight version, messages, and what every rank holds");
 }
 
 void add_html(CLI::App* c, std::string& file) {
-  c->add_option("--html", file, "Write the same as an offline page with sliders for the times of ops and messages")
-      ->type_name("FILE");
+  add_value(c, "--html", file, "FILE",
+            "Write the same as an offline page with sliders for the times of ops and messages");
 }
 
 void add_list(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ListArguments>();
   CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
-  c->add_option("what", a->what,
-                "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
-                "system its options, defaults, aliases and citation, and which parts were written from its paper, "
-                "from released code, from the abstract or from memory, or are ours; or a file of a model, workload, "
-                "costs, sweep or cluster: what it holds")
-      ->type_name("");
+  add_value(c, "what", a->what, "",
+            "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
+            "system its options, defaults, aliases and citation, and which parts were written from its paper, "
+            "from released code, from the abstract or from memory, or are ours; or a file of a model, workload, "
+            "costs, sweep or cluster: what it holds");
   add_json(c, a->json);
   add_examples(c,
                "  sluice list systems\n"
@@ -67,12 +61,10 @@ void add_list(CLI::App& app, Chosen& chosen) {
 }
 
 void add_torchtitan(CLI::App* command, std::string& file, const std::string& what) {
-  command
-      ->add_option("--torchtitan", file,
-                   "Write torchtitan's settings for " + what +
-                       " to this file (TOML): degrees, batch, schedule, modules of every stage; and next to it the "
-                       "order, as .csv. For costs of import_pytorch.py")
-      ->type_name("FILE");
+  add_value(command, "--torchtitan", file, "FILE",
+            "Write torchtitan's settings for " + what +
+                " to this file (TOML): degrees, batch, schedule, modules of every stage; and next to it the "
+                "order, as .csv. For costs of import_pytorch.py");
 }
 
 bool of_plan(const Setting& setting) { return setting.of_plan; }
@@ -113,23 +105,19 @@ void add_advise(CLI::App& app, Chosen& chosen) {
        {std::pair("--precision", " (advise, full-size models: mixed where every device states a 16-bit peak)"),
         std::pair("--costs", " (advise, full-size models or 16 bit: calibrated where every device has a calibration)")})
     c->get_option(flag)->description(c->get_option(flag)->get_description() + text);
-  c->add_option("--memory", a->memory, "Of every device, instead of the cluster's: 80GiB")->type_name("BYTES");
-  c->add_option("-m,--microbatches", a->microbatches,
-                "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)")
-      ->type_name("LIST");
-  c->add_option("--tensor", a->tensor,
-                "Tensor-parallel degrees to try, for systems with a flush: 1,2,4 (default: 1, 2, 4 and 8, as far as "
-                "they divide the ranks and the layers)")
-      ->type_name("LIST");
-  c->add_option("-s,--system", a->system, "Systems to try: a,b,c")->capture_default_str()->type_name("NAMES");
+  add_value(c, "--memory", a->memory, "BYTES", "Of every device, instead of the cluster's: 80GiB");
+  add_value(c, "-m,--microbatches", a->microbatches, "LIST",
+            "Micro-batches per update to try: 4,8,16 (default: the workload's, and from one for every rank up)");
+  add_value(c, "--tensor", a->tensor, "LIST",
+            "Tensor-parallel degrees to try, for systems with a flush: 1,2,4 (default: 1, 2, 4 and 8, as far as "
+            "they divide the ranks and the layers)");
+  add_defaulted(c, "-s,--system", a->system, "NAMES", "Systems to try: a,b,c");
   c->add_flag(
       "--same-plan", a->same_plan,
       "Compare all systems on the same stages: of the pipelines that are found, those on which 1F1B is fastest");
-  c->add_option("--seconds", a->seconds,
-                "Time of the search: candidates that are not begun by then are left out, and named")
-      ->capture_default_str()
-      ->type_name("X");
-  c->add_option("--csv", a->csv, "Write PyTorch's table of the winner's pipeline to this file")->type_name("FILE");
+  add_defaulted(c, "--seconds", a->seconds, "X",
+                "Time of the search: candidates that are not begun by then are left out, and named");
+  add_value(c, "--csv", a->csv, "FILE", "Write PyTorch's table of the winner's pipeline to this file");
   add_torchtitan(c, a->torchtitan, "the winner");
   add_trace(c, a->trace, "what the winner's ranks do in an update");
   add_html(c, a->html);
@@ -145,59 +133,44 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   CLI::App* c =
       add_command(app, chosen, "schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks",
                   schedule_command, a);
-  c->add_option("-s,--system", a->system, "System whose order to print; a,b,c: a table of several")->type_name("NAMES");
-  c->add_option("--from", a->from,
-                "Table of PyTorch (CSV, compute only or with communication): check, simulate and draw it; with "
-                "--system, compare it")
-      ->type_name("FILE");
-  c->add_option("-n,--ranks", a->ranks, "Pipeline ranks")->capture_default_str()->type_name("N");
-  c->add_option("-m,--microbatches", a->microbatches,
+  add_value(c, "-s,--system", a->system, "NAMES", "System whose order to print; a,b,c: a table of several");
+  add_value(c, "--from", a->from, "FILE",
+            "Table of PyTorch (CSV, compute only or with communication): check, simulate and draw it; with "
+            "--system, compare it");
+  add_defaulted(c, "-n,--ranks", a->ranks, "N", "Pipeline ranks");
+  add_defaulted(c, "-m,--microbatches", a->microbatches, "N",
                 "Micro-batches of one update, of each replica of the whole model (asynchronous systems: mini-batches "
-                "of one run); of several systems: of each of them in all")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--microbatch-sizes", a->microbatch_sizes,
-                "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together; --costs and "
-                "--host-copy are then of one sample, and activations are counted in samples")
-      ->type_name("LIST")
+                "of one run); of several systems: of each of them in all");
+  add_value(c, "--microbatch-sizes", a->microbatch_sizes, "LIST",
+            "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together; --costs and "
+            "--host-copy are then of one sample, and activations are counted in samples")
       ->excludes(c->get_option("--microbatches"));
-  c->add_option(
-       "--sample-lengths", a->sample_lengths,
-       "Lengths of the samples of an update, as in 9,7,3,3,1: the first of the systems that forms micro-batches "
-       "of them (dynapipe) does, for all systems. A micro-batch counts as its samples times the longest; "
-       "--costs and --host-copy are then of a unit of length")
-      ->type_name("LIST")
+  add_value(c, "--sample-lengths", a->sample_lengths, "LIST",
+            "Lengths of the samples of an update, as in 9,7,3,3,1: the first of the systems that forms micro-batches "
+            "of them (dynapipe) does, for all systems. A micro-batch counts as its samples times the longest; "
+            "--costs and --host-copy are then of a unit of length")
       ->excludes(c->get_option("--microbatches"))
       ->excludes(c->get_option("--microbatch-sizes"))
       ->excludes(c->get_option("--from"));
-  c->add_option("--group-overhead", a->group_overhead,
+  add_defaulted(c, "--group-overhead", a->group_overhead, "N",
                 "With --sample-lengths: units of length that are added to each micro-batch, whatever it holds")
-      ->capture_default_str()
-      ->type_name("N")
       ->needs(c->get_option("--sample-lengths"));
-  c->add_option("--group-limit", a->group_limit,
+  add_defaulted(c, "--group-limit", a->group_limit, "N",
                 "With --sample-lengths: the most that the samples of a micro-batch times the longest may be; 0: any")
-      ->capture_default_str()
-      ->type_name("N")
       ->needs(c->get_option("--sample-lengths"));
-  c->add_option("--chunks", a->chunks, "Stages per rank, for systems that place several (default: the system's own)")
-      ->type_name("N");
-  c->add_option("--costs", a->costs,
+  add_value(c, "--chunks", a->chunks, "N",
+            "Stages per rank, for systems that place several (default: the system's own)");
+  add_defaulted(c, "--costs", a->costs, "F/I/W[/PAIR][+LATENCY]",
                 "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1; of every stage its own: "
                 "10/12/8,5/6/4+1. 10/12/8/27: with those of F and B of two micro-batches as an overlapped pair "
                 "(default: their sum); any op in a pair takes the same part of its own seconds. Or a file of costs "
-                "with a layer for each stage: costs.json, costs.json+1")
-      ->capture_default_str()
-      ->type_name("F/I/W[/PAIR][+LATENCY]");
-  c->add_option("--host-copy", a->host_copy,
+                "with a layer for each stage: costs.json, costs.json+1");
+  add_defaulted(c, "--host-copy", a->host_copy, "SECONDS",
                 "Seconds of one way to the host's memory, of what a micro-batch keeps in a stage, for systems that "
-                "move activations there")
-      ->capture_default_str()
-      ->type_name("SECONDS");
-  c->add_option("--costs-of", a->costs_of,
-                "What takes --costs: stage, or rank: the stages of a rank together, so that systems with several on a "
-                "rank do the same work (default: stage; of several systems: rank)")
-      ->type_name("NAME");
+                "move activations there");
+  add_value(c, "--costs-of", a->costs_of, "NAME",
+            "What takes --costs: stage, or rank: the stages of a rank together, so that systems with several on a "
+            "rank do the same work (default: stage; of several systems: rank)");
   add_set(c, a->set);
   add_json(c, a->json);
   c->add_flag("-t,--text", a->text, "Draw what every rank does over time");
@@ -228,13 +201,9 @@ void add_verify(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<VerifyArguments>();
   CLI::App* c =
       add_command(app, chosen, "verify", "Replay weight-version cases through the real executor", verify_command, a);
-  c->add_option("--cases", a->cases, "File of cases, e.g. harness/tests/data/weights.json")
-      ->required()
-      ->type_name("FILE");
-  c->add_option("--tolerance", a->tolerance, "Largest absolute error of a weight or loss")
-      ->capture_default_str()
-      ->type_name("X");
-  c->add_option("--only", a->only, "Names, or prefixes ending in '*'; the others are left out")->type_name("NAME...");
+  add_value(c, "--cases", a->cases, "FILE", "File of cases, e.g. harness/tests/data/weights.json")->required();
+  add_defaulted(c, "--tolerance", a->tolerance, "X", "Largest absolute error of a weight or loss");
+  add_value(c, "--only", a->only, "NAME...", "Names, or prefixes ending in '*'; the others are left out");
   add_json(c, a->json);
   add_examples(c, "  sluice verify --cases harness/tests/data/weights.json --only 'pipedream*'");
 }
@@ -248,19 +217,16 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     return measured.contains(s.key);
   });
   c->get_option("--workload")->required();
-  c->add_option("--neighbours", a->neighbours, "Busy ranks next to the measured one (default: one on every other core)")
-      ->type_name("N");
+  add_value(c, "--neighbours", a->neighbours, "N",
+            "Busy ranks next to the measured one (default: one on every other core)");
   c->add_flag(
       "--co-run", a->co_run,
       "In place of costs: how much slower stages are under loads on their core or another, as rows for DynPipe's "
       "forest (its option forest), and the forest's error on loads that it has not seen; half a minute");
-  c->add_option("--seconds", a->seconds, "With --co-run: seconds of each load, about")
-      ->capture_default_str()
-      ->type_name("X");
-  c->add_option("--published", a->published,
-                "With --co-run: published co-location slowdowns that the forest learns from, too (Gavel's .csv)")
-      ->type_name("FILE");
-  c->add_option("-o,--out", a->out, "File to write (default: stdout)")->type_name("FILE");
+  add_defaulted(c, "--seconds", a->seconds, "X", "With --co-run: seconds of each load, about");
+  add_value(c, "--published", a->published, "FILE",
+            "With --co-run: published co-location slowdowns that the forest learns from, too (Gavel's .csv)");
+  add_value(c, "-o,--out", a->out, "FILE", "File to write (default: stdout)");
   add_examples(c,
                "  sluice profile --workload fmnist_cnn --batch 128 --microbatches 8 --out cnn.json\n"
                "  sluice profile --workload fmnist_cnn --co-run --out co_runs.json\n"
@@ -276,24 +242,20 @@ void add_validate(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ValidateArguments>();
   CLI::App* c = add_command(app, chosen, "validate", "Compare the virtual clock with the wall clock on this machine",
                             validate_command, a);
-  c->add_option("--filter", a->filter, "Only cases whose label holds this text")->type_name("TEXT");
+  add_value(c, "--filter", a->filter, "TEXT", "Only cases whose label holds this text");
   c->add_flag("--quick", a->quick, "A case of each kind, in two short rounds");
   c->add_flag("--list", a->list, "Print the cases' labels; run nothing");
-  c->add_option("--rounds", a->rounds, "How often profiles are measured and each case is run on both clocks")
-      ->capture_default_str()
-      ->type_name("N");
-  c->add_option("--seconds", a->seconds, "Of a case in a round, about")->capture_default_str()->type_name("S");
-  c->add_option("--device", a->device, "cpu or cuda: what ranks compute on; ranks that share a GPU compute in turn")
-      ->capture_default_str()
-      ->type_name("NAME");
-  c->add_option("-n,--ranks", a->ranks, "Ranks of every case (default: the cores or the GPUs, 2 to 8)")->type_name("N");
+  add_defaulted(c, "--rounds", a->rounds, "N", "How often profiles are measured and each case is run on both clocks");
+  add_defaulted(c, "--seconds", a->seconds, "S", "Of a case in a round, about");
+  add_defaulted(c, "--device", a->device, "NAME",
+                "cpu or cuda: what ranks compute on; ranks that share a GPU compute in turn");
+  add_value(c, "-n,--ranks", a->ranks, "N", "Ranks of every case (default: the cores or the GPUs, 2 to 8)");
   c->add_flag("--check", a->check,
               "Exit code 1 unless the median is within 3 %, the 90th percentile within 8 % and 99 % of the order kept");
   c->add_flag("--threads-only", a->threads_only, "No cases over MPI");
-  c->add_option("--records", a->records, "Compare these records of an earlier validation; run nothing")
-      ->type_name("FILE...");
-  c->add_option("--chart", a->chart, "Write predicted over measured times as a Vega-Lite chart")->type_name("FILE");
-  c->add_option("-o,--out", a->out, "Records (default: results/runs/validation.jsonl)")->type_name("FILE");
+  add_value(c, "--records", a->records, "FILE...", "Compare these records of an earlier validation; run nothing");
+  add_value(c, "--chart", a->chart, "FILE", "Write predicted over measured times as a Vega-Lite chart");
+  add_value(c, "-o,--out", a->out, "FILE", "Records (default: results/runs/validation.jsonl)");
   add_progress(c, a->progress);
   add_json(c, a->json);
   add_examples(c, "  sluice validate --quick --threads-only");
@@ -303,40 +265,36 @@ void add_run(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<RunArguments>();
   CLI::App* c = add_command(app, chosen, "run", "Run a sweep, or one case; a record per case", run_command, a);
   c->set_help_flag();
-  c->add_option("sweep", a->sweep, "Sweep file, or the name of one (see sluice list sweeps)")->type_name("");
+  add_value(c, "sweep", a->sweep, "", "Sweep file, or the name of one (see sluice list sweeps)");
   add_case_flags(
       c, a->flags, [](const Setting&) { return true; }, true);
   const std::string heading = "Running, of a sweep or a case";
-  c->add_option("-o,--out", a->out, "Records (default: results/runs/NAME.jsonl)")->type_name("FILE")->group(heading);
+  add_value(c, "-o,--out", a->out, "FILE", "Records (default: results/runs/NAME.jsonl)")->group(heading);
   CLI::Option* resume =
       c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
           ->group(heading);
   c->add_flag("--again", a->again, "Run also what has a result there: without --resume or this, that is an error")
       ->excludes(resume)
       ->group(heading);
-  c->add_option("--jobs", a->jobs, "How many cases of the virtual clock run at the same time (default: one a core)")
-      ->type_name("N")
+  add_value(c, "--jobs", a->jobs, "N", "How many cases of the virtual clock run at the same time (default: one a core)")
       ->check(CLI::PositiveNumber)
       ->group(heading);
   add_trace(c, a->trace, "what the ranks of a single case do, as measured or simulated,");
   add_html(c, a->html);
-  c->add_option("--checkpoints", a->checkpoints, "Keep the state of unfinished cases there and go on from it")
-      ->type_name("FOLDER")
+  add_value(c, "--checkpoints", a->checkpoints, "FOLDER", "Keep the state of unfinished cases there and go on from it")
       ->group(heading);
-  c->add_option("--timelines", a->timelines,
-                fmt::format("Records that keep the timeline of an update: all; best, of each system's fastest record "
-                            "in a comparison; or none (default: all of up to {} cases, otherwise none)",
-                            kSmallSweep))
-      ->type_name("WHICH")
+  add_value(c, "--timelines", a->timelines, "WHICH",
+            fmt::format("Records that keep the timeline of an update: all; best, of each system's fastest record "
+                        "in a comparison; or none (default: all of up to {} cases, otherwise none)",
+                        kSmallSweep))
       ->group(heading);
-  c->add_option("--shard", a->shard, "Every n-th case from the i-th, for job arrays; a tuning stays whole")
-      ->type_name("i/n")
+  add_value(c, "--shard", a->shard, "i/n", "Every n-th case from the i-th, for job arrays; a tuning stays whole")
       ->group(heading);
   c->add_flag("--dry-run", a->dry_run,
               "Check and list the cases, with those of tunings, and say how long they take; run nothing")
       ->group(heading);
-  c->add_option("--inject-failure", a->inject_failure, "That rank fails in that update, to see what happens")
-      ->type_name("RANK:UPDATE")
+  add_value(c, "--inject-failure", a->inject_failure, "RANK:UPDATE",
+            "That rank fails in that update, to see what happens")
       ->group(heading);
   add_progress(c, a->progress)->group(heading);
   c->add_flag("-j,--json", a->json, "Print the comparison as one JSON document")->group(heading);
@@ -359,39 +317,27 @@ void add_run(CLI::App& app, Chosen& chosen) {
 void add_compare(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<CompareArguments>();
   CLI::App* c = add_command(app, chosen, "compare", "Compare the records of runs in a table", compare_command, a);
-  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
-  c->add_option("--baseline", a->baseline, "System the ratios are to (default: single_device)")->type_name("NAME");
-  c->add_option("--metric", a->metric,
+  add_value(c, "files", a->files, "", "JSONL files")->required();
+  add_value(c, "--baseline", a->baseline, "NAME", "System the ratios are to (default: single_device)");
+  add_defaulted(c, "--metric", a->metric, "NAME",
                 "What sorts the rows, best first: " + list_of(compare_metric_names()) +
                     "; largest_stable_rate shows the divergence boundary instead; staleness_cost how many more updates "
-                    "stale weights need to the target, and DynPipe's lambda")
-      ->capture_default_str()
-      ->type_name("NAME");
+                    "stale weights need to the target, and DynPipe's lambda");
   add_filter(c, a->filter);
-  c->add_option("--columns", a->columns, "Columns of the table: " + list_of(compare_column_names()))
-      ->delimiter(',')
-      ->type_name("LIST");
-  c->add_option("--sort", a->sort, "Column that sorts the rows, smallest first; -NAME: largest first")
-      ->type_name("NAME");
-  c->add_option("--format", a->format, "text, markdown, latex, csv (all figures, a line a row) or json")
-      ->capture_default_str()
-      ->type_name("NAME");
-  c->add_option("--pivot", a->pivot,
-                "One table of the metric: a row for each value of the first setting, a column for each of the second: "
-                "two of system, workload, cluster, ranks, batch, microbatches, or options of systems")
-      ->delimiter(',')
-      ->type_name("ROWS,COLUMNS");
-  c->add_option("--best", a->best, "With --pivot and latex: bold: the best of each column; none")
-      ->capture_default_str()
-      ->type_name("NAME");
-  c->add_option("--caption", a->caption, "With --pivot and latex: caption of the table")->type_name("TEXT");
-  c->add_option("--label", a->label, "With --pivot and latex: its label, as in tab:throughput")->type_name("NAME");
-  c->add_option("--against", a->against,
-                "Stored records: show what changed since; exit code 1 where a run is worse or missing")
-      ->type_name("FILE");
-  c->add_option("--tolerance", a->tolerance, "With --against: changes up to this are none")
-      ->capture_default_str()
-      ->type_name("SHARE");
+  add_value(c, "--columns", a->columns, "LIST", "Columns of the table: " + list_of(compare_column_names()))
+      ->delimiter(',');
+  add_value(c, "--sort", a->sort, "NAME", "Column that sorts the rows, smallest first; -NAME: largest first");
+  add_defaulted(c, "--format", a->format, "NAME", "text, markdown, latex, csv (all figures, a line a row) or json");
+  add_value(c, "--pivot", a->pivot, "ROWS,COLUMNS",
+            "One table of the metric: a row for each value of the first setting, a column for each of the second: "
+            "two of system, workload, cluster, ranks, batch, microbatches, or options of systems")
+      ->delimiter(',');
+  add_defaulted(c, "--best", a->best, "NAME", "With --pivot and latex: bold: the best of each column; none");
+  add_value(c, "--caption", a->caption, "TEXT", "With --pivot and latex: caption of the table");
+  add_value(c, "--label", a->label, "NAME", "With --pivot and latex: its label, as in tab:throughput");
+  add_value(c, "--against", a->against, "FILE",
+            "Stored records: show what changed since; exit code 1 where a run is worse or missing");
+  add_defaulted(c, "--tolerance", a->tolerance, "SHARE", "With --against: changes up to this are none");
   add_json(c, a->json);
   add_examples(c,
                "  sluice compare results/runs/quick.jsonl --metric memory\n"
@@ -404,13 +350,11 @@ void add_report(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ReportArguments>();
   CLI::App* c =
       add_command(app, chosen, "report", "One offline report.html, and its charts as files", report_command, a);
-  c->add_option("files", a->files, "JSONL files; with --markdown, studies")->required()->type_name("");
-  c->add_option("-o,--out", a->out, "Folder (default: plots/out/NAME; with --markdown, results/findings)")
-      ->type_name("FOLDER");
+  add_value(c, "files", a->files, "", "JSONL files; with --markdown, studies")->required();
+  add_value(c, "-o,--out", a->out, "FOLDER", "Folder (default: plots/out/NAME; with --markdown, results/findings)");
   add_filter(c, a->filter);
-  c->add_option("--title", a->title, "Heading of the page (default: the title of the sweep in harness/sweeps)")
-      ->type_name("TEXT");
-  c->add_option("--formats", a->formats, "Files of every chart: some of svg,png,pdf (default: svg)")->type_name("LIST");
+  add_value(c, "--title", a->title, "TEXT", "Heading of the page (default: the title of the sweep in harness/sweeps)");
+  add_value(c, "--formats", a->formats, "LIST", "Files of every chart: some of svg,png,pdf (default: svg)");
   c->add_flag("--claims", a->claims, "Add the papers' figures (results/claims)");
   c->add_flag("--markdown", a->markdown,
               "Write the page of each study (results/reference/NAME.json) from its reference records; JSONL files "
@@ -426,17 +370,16 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<LeaderboardArguments>();
   CLI::App* c =
       add_command(app, chosen, "leaderboard", "Rank the systems by the standard sweep", leaderboard_command, a);
-  c->add_option("files", a->files, "JSONL files of the sweep (default: the stored records)")->type_name("");
-  c->add_option("--add", a->add, "Run the sweep for this system first, without its trainings, and rank it too")
-      ->type_name("SYSTEM");
+  add_value(c, "files", a->files, "", "JSONL files of the sweep (default: the stored records)");
+  add_value(c, "--add", a->add, "SYSTEM",
+            "Run the sweep for this system first, without its trainings, and rank it too");
   CLI::Option* add = c->get_option("--add");
   c->add_flag("--train", a->train, "With --add: its trainings, too")->needs(add);
-  c->add_option("-o,--out", a->out, "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
-      ->type_name("FILE")
+  add_value(c, "-o,--out", a->out, "FILE", "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
       ->needs(add);
   c->add_flag("--resume", a->resume, "With --add: skip what has a result there already")->needs(add);
-  c->add_option("--html", a->html, "Write the leaderboard as one offline page")->type_name("FILE");
-  c->add_option("--board", a->board, "Columns and texts (default: results/leaderboard.json)")->type_name("FILE");
+  add_value(c, "--html", a->html, "FILE", "Write the leaderboard as one offline page");
+  add_value(c, "--board", a->board, "FILE", "Columns and texts (default: results/leaderboard.json)");
   c->add_flag("--write", a->write,
               "Store the records, if they are not the stored ones, and write results/leaderboard.md");
   add_progress(c, a->progress);
@@ -449,29 +392,19 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
 void add_figure(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<FigureArguments>();
   CLI::App* c = add_command(app, chosen, "figure", "One figure for a paper, in an exact size", figure_command, a);
-  c->add_option("kind", a->kind, "What it shows: " + list_of(kFigureKinds))->required()->type_name("");
-  c->add_option("files", a->files, "JSONL files")->required()->type_name("");
+  add_value(c, "kind", a->kind, "", "What it shows: " + list_of(kFigureKinds))->required();
+  add_value(c, "files", a->files, "", "JSONL files")->required();
   add_filter(c, a->filter);
-  c->add_option("--width", a->width, "Of the whole figure, in in, cm, mm or pt; 7in: both columns")
-      ->capture_default_str()
-      ->type_name("LENGTH");
-  c->add_option("--height", a->height, "Of the whole figure (default: as the kind needs)")->type_name("LENGTH");
-  c->add_option("--font-size", a->font_size, "Of all text, in points")->capture_default_str()->type_name("POINTS");
-  c->add_option("--title", a->title, "Title inside the figure; none: no title")
-      ->capture_default_str()
-      ->type_name("TEXT");
-  c->add_option("--systems", a->systems, "Systems to show: a,b,c (default: all)")->delimiter(',')->type_name("LIST");
-  c->add_option("--order", a->order, "name: by title; value: best first; given: as in --systems")
-      ->capture_default_str()
-      ->type_name("NAME");
-  c->add_option("--names", a->names, "Other names of systems: gpipe=Ours,one_f_one_b=Baseline")
-      ->delimiter(',')
-      ->type_name("LIST");
-  c->add_option("--format", a->format, "Some of pdf, pgf (for LaTeX's \\input, in the document's font), svg, png")
-      ->capture_default_str()
-      ->type_name("LIST");
-  c->add_option("-o,--out", a->out, "Folder of the files, KIND.pdf and others (default: this folder)")
-      ->type_name("FOLDER");
+  add_defaulted(c, "--width", a->width, "LENGTH", "Of the whole figure, in in, cm, mm or pt; 7in: both columns");
+  add_value(c, "--height", a->height, "LENGTH", "Of the whole figure (default: as the kind needs)");
+  add_defaulted(c, "--font-size", a->font_size, "POINTS", "Of all text, in points");
+  add_defaulted(c, "--title", a->title, "TEXT", "Title inside the figure; none: no title");
+  add_value(c, "--systems", a->systems, "LIST", "Systems to show: a,b,c (default: all)")->delimiter(',');
+  add_defaulted(c, "--order", a->order, "NAME", "name: by title; value: best first; given: as in --systems");
+  add_value(c, "--names", a->names, "LIST", "Other names of systems: gpipe=Ours,one_f_one_b=Baseline")->delimiter(',');
+  add_defaulted(c, "--format", a->format, "LIST",
+                "Some of pdf, pgf (for LaTeX's \\input, in the document's font), svg, png");
+  add_value(c, "-o,--out", a->out, "FOLDER", "Folder of the files, KIND.pdf and others (default: this folder)");
   add_examples(c,
                "  sluice figure throughput runs.jsonl --filter ranks=8 --systems gpipe,1f1b --order given\n"
                "  sluice figure timelines runs.jsonl --width 7in --format pdf,pgf --out figures\n"
@@ -483,14 +416,14 @@ void add_figure(CLI::App& app, Chosen& chosen) {
 void add_reproduce(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<ReproduceArguments>();
   CLI::App* c = add_command(app, chosen, "reproduce", "Rerun what papers published and compare", reproduce_command, a);
-  c->add_option("papers", a->papers, "Papers, by their file in results/claims")->type_name("");
+  add_value(c, "papers", a->papers, "", "Papers, by their file in results/claims");
   c->add_flag("--all", a->all, "All of them");
   add_json(c, a->json);
   c->add_flag("--write", a->write, "Store the outcomes and write the pages of results/claims");
   c->add_flag("--mutate", a->mutate,
               "Rerun figures recorded as reproduced with changed inputs (costs x 1.3, one rank more, another order, "
               "as the scenario has them) and list those that stay reproduced under every change");
-  c->add_option("--claims", a->claims, "Folder of the claims (default: results/claims)")->type_name("FOLDER");
+  add_value(c, "--claims", a->claims, "FOLDER", "Folder of the claims (default: results/claims)");
   add_examples(c,
                "  sluice reproduce zero_bubble\n"
                "  sluice reproduce --all\n"
@@ -505,17 +438,15 @@ void add_export(CLI::App& app, Chosen& chosen) {
   CLI::App* c =
       add_command(app, chosen, "export", "Records as a flat table on stdout, or a plan as traces for other simulators",
                   export_command, a);
-  c->add_option("files", a->files, "JSONL files")->type_name("");
-  c->add_option("--format", a->format,
+  add_value(c, "files", a->files, "", "JSONL files");
+  add_defaulted(c, "--format", a->format, "NAME",
                 "csv, jsonl (a JSON object a line), or chakra: the ops and messages of a plan as MLCommons Chakra "
-                "execution traces, which ASTRA-sim replays")
-      ->capture_default_str()
-      ->type_name("NAME");
+                "execution traces, which ASTRA-sim replays");
   c->add_flag("--curves", a->curves, "The learning curves instead of one line a record");
   c->add_flag("--per-rank", a->ranks, "One line a rank of a record: its memory by kind and what it sends");
   add_filter(c, a->filter);
-  c->add_option("-o,--out", a->out, "Of chakra: PREFIX.0.et, PREFIX.1.et, ...; groups of ranks: PREFIX.groups.json")
-      ->type_name("PREFIX");
+  add_value(c, "-o,--out", a->out, "PREFIX",
+            "Of chakra: PREFIX.0.et, PREFIX.1.et, ...; groups of ranks: PREFIX.groups.json");
   add_case_flags(c, a->plan, of_plan);
   add_examples(c,
                "  sluice export results/runs/quick.jsonl > quick.csv\n"
@@ -527,22 +458,19 @@ void add_new(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<NewArguments>();
   CLI::App* c = add_command(app, chosen, "new", "Write a new baseline, workload or cluster to start from: one file",
                             new_command, a);
-  c->add_option("what", a->what, "baseline, workload or cluster")->required()->type_name("");
-  c->add_option("name", a->name, "Name: lower-case letters, digits and _")->required()->type_name("");
+  add_value(c, "what", a->what, "", "baseline, workload or cluster")->required();
+  add_value(c, "name", a->name, "", "Name: lower-case letters, digits and _")->required();
   std::string kinds;
   for (const BaselineTemplate& t : baseline_templates()) kinds += (kinds.empty() ? "" : "; ") + t.kind + ": " + t.what;
-  c->add_option(
-       "--kind", a->kind,
-       "Of a baseline: " + kinds +
-           " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, there at once "
-           "(default: code)")
-      ->type_name("NAME");
-  c->add_option("--like", a->like, "The workload that a workload's file is to be a copy of")->type_name("NAME");
-  c->add_option("--folder", a->folder,
-                "Where the file goes (default: baselines, workloads/models or workloads/clusters; of a baseline the "
-                "first folder of SLUICE_EXTRA_SYSTEMS that Sluice was built with; of an installed sluice the current "
-                "folder)")
-      ->type_name("FOLDER");
+  add_value(c, "--kind", a->kind, "NAME",
+            "Of a baseline: " + kinds +
+                " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, there at once "
+                "(default: code)");
+  add_value(c, "--like", a->like, "NAME", "The workload that a workload's file is to be a copy of");
+  add_value(c, "--folder", a->folder, "FOLDER",
+            "Where the file goes (default: baselines, workloads/models or workloads/clusters; of a baseline the "
+            "first folder of SLUICE_EXTRA_SYSTEMS that Sluice was built with; of an installed sluice the current "
+            "folder)");
   add_examples(c,
                "  sluice new baseline my_system\n"
                "  sluice new baseline my_system --kind asynchronous\n"
@@ -556,10 +484,8 @@ void add_check(CLI::App& app, Chosen& chosen) {
   CLI::App* c = add_command(
       app, chosen, "check",
       "Hold a system to the contract: every fault with its drawing, every rejection with its text", check_command, a);
-  c->add_option("systems", a->systems, "Systems: a,b,c or '*'")->required()->type_name("");
-  c->add_option("--seconds", a->seconds, "For one problem; what takes longer is taken to be endless")
-      ->capture_default_str()
-      ->type_name("X");
+  add_value(c, "systems", a->systems, "", "Systems: a,b,c or '*'")->required();
+  add_defaulted(c, "--seconds", a->seconds, "X", "For one problem; what takes longer is taken to be endless");
   add_examples(c, "  sluice check my_system");
 }
 
@@ -567,7 +493,7 @@ void add_completion(CLI::App& app, Chosen& chosen) {
   const auto a = std::make_shared<CompletionArguments>();
   CLI::App* c =
       add_command(app, chosen, "completion", "A script that completes commands in bash or zsh", completion_command, a);
-  c->add_option("shell", a->shell, "bash or zsh")->required()->type_name("");
+  add_value(c, "shell", a->shell, "", "bash or zsh")->required();
   add_examples(c,
                "  eval \"$(sluice completion bash)\"      in ~/.bashrc\n"
                "  eval \"$(sluice completion zsh)\"       in ~/.zshrc, after compinit");

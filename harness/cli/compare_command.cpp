@@ -76,22 +76,18 @@ void show_pivot(const CompareArguments& a, const std::vector<Comparison>& compar
 
 // Throws InputError.
 void check_pivot(const CompareArguments& a, Form form) {
-  if (a.pivot.empty() && !(a.best == "none" && a.caption.empty() && a.label.empty()))
-    throw InputError(a.best != "none"    ? "--best"
-                     : a.caption.empty() ? "--label"
-                                         : "--caption",
-                     "needs --pivot", "add --pivot system,microbatches");
+  const std::string flag = a.best != "none"     ? "--best"
+                           : !a.caption.empty() ? "--caption"
+                           : !a.label.empty()   ? "--label"
+                                                : "";
+  if (a.pivot.empty() && !flag.empty()) throw InputError(flag, "needs --pivot", "add --pivot system,microbatches");
   if (a.pivot.empty()) return;
   if (a.pivot.size() != 2 || a.pivot[0] == a.pivot[1])
     throw InputError("--pivot", fmt::format("'{}' is not two settings", fmt::join(a.pivot, ",")),
                      "write ROWS,COLUMNS, as in system,microbatches");
   if (a.best != "bold" && a.best != "none")
     throw InputError("--best", "unknown mark '" + a.best + "'", "give bold or none");
-  if (form != Form::latex && !(a.best == "none" && a.caption.empty() && a.label.empty()))
-    throw InputError(a.best != "none"    ? "--best"
-                     : a.caption.empty() ? "--label"
-                                         : "--caption",
-                     "goes with --format latex");
+  if (form != Form::latex && !flag.empty()) throw InputError(flag, "goes with --format latex");
   if (form == Form::csv || form == Form::json)
     throw InputError("--pivot", "goes with the formats text, markdown and latex");
   if (!a.against.empty() || !a.columns.empty() || a.metric == kStableRateMetric || a.metric == kStalenessCostMetric)

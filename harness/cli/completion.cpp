@@ -12,7 +12,6 @@
 #include "harness/model/cluster.h"
 #include "harness/pipeline/system.h"
 #include "plots/figure.h"
-#include "results/compare.h"
 #include "results/compare_columns.h"
 #include "workloads/models/registry.h"
 
@@ -58,7 +57,7 @@ Names workload_names() {
   return names;
 }
 
-Names cluster_names() { return listed_clusters(source_folder() + "/workloads/clusters"); }
+Names cluster_names() { return names_of_json_files(source_folder() + "/workloads/clusters"); }
 
 // The systems that are named in the words, after --system or -s; all where none is.
 std::vector<const System*> systems_in(const Names& words) {

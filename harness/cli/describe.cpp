@@ -102,7 +102,7 @@ Json summary_of(const Workload& w) {
           {"epochs", w.epochs},
           {"optimizer", text_of(w.optimizer)},
           {"metric", w.metric},
-          {"target", w.target ? Json(*w.target) : Json(nullptr)},
+          {"target", w.target},
           {"runs_for_real", w.runs_for_real},
           {"source", w.source}};
 }

@@ -5,6 +5,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
+#include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
 #include "harness/cli/commands.h"
@@ -81,11 +82,11 @@ int figure_command(const FigureArguments& a) {
   fs::remove_all(drawing, failure);
   fs::create_directories(drawing, failure);
   if (failure) throw InputError("--out", "'" + out.string() + "' cannot be made: " + failure.message());
-  write_whole_file(drawing / (a.kind + ".vl.json"), spec.dump(1) + "\n");
+  write_text(drawing / (a.kind + ".vl.json"), spec.dump(1) + "\n");
   render_charts(find_renderer(), drawing, formats, /*in_points=*/true);
   for (const PictureFormat format : formats) {
-    const std::string name = a.kind + "." + to_text(format);
-    write_whole_file(out / name, read_whole_file(drawing / name));
+    const std::string name = a.kind + "." + choice_name(format);
+    write_text(out / name, read_whole_file(drawing / name));
     fmt::print("figure: {}\n", visible((out / name).string()));
   }
   fs::remove_all(drawing, failure);

@@ -1,12 +1,14 @@
 #include "harness/cli/help_format.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "harness/base/numbers.h"
+#include "plots/style.h"
 
 namespace sluice {
 
@@ -22,19 +24,7 @@ std::size_t terminal_width() {
 }
 
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
-  std::istringstream words(text);
-  std::string result;
-  std::size_t column = indent;
-  for (std::string word; words >> word;) {
-    if (column > indent && column + 1 + word.size() > width) {
-      result += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) result += " ", ++column;
-    result += word;
-    column += word.size();
-  }
-  return result;
+  return fmt::format("{}", fmt::join(wrapped(text, width - std::min(indent, width)), "\n" + std::string(indent, ' ')));
 }
 
 static std::string description_of(const CLI::Option* option) {

@@ -2,7 +2,6 @@
 #include <sluice_build.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "harness/base/error.h"
@@ -14,7 +13,6 @@
 #include "harness/case/profile_store.h"
 #include "harness/case/sweep.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/exit_codes.h"
 #include "harness/cli/read_files.h"
 #include "harness/pipeline/system.h"
 #include "harness/run/run_case.h"

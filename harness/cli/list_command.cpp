@@ -59,7 +59,7 @@ static Json workloads_json() {
 static Json clusters_json() {
   Json list = Json::array();
   const std::string folder = source_folder() + "/workloads/clusters";
-  for (const std::string& name : listed_clusters(folder)) {
+  for (const std::string& name : names_of_json_files(folder)) {
     const Cluster c = load_cluster(name, folder);
     std::string kinds;
     std::set<std::string> seen;
@@ -78,7 +78,7 @@ static Json calibrations_json() {
     return fmt::format("off by {:.3f} in the median, {:.2f} at the 90th percentile", fit.held_out.median,
                        fit.held_out.ninetieth);
   };
-  for (const std::string& name : listed_calibrations(folder)) {
+  for (const std::string& name : names_of_json_files(folder)) {
     const Calibration c = load_calibration(name, folder);
     std::string cautions;
     for (const std::string& caution : c.cautions) cautions += (cautions.empty() ? "" : " ") + caution;

@@ -22,16 +22,11 @@ namespace {
 
 // A name that is a file's, a variable's and a word on the command line at once.
 void require_name(const std::string& name) {
-  const auto is_plain = [](const std::string& text) {
-    return !text.empty() && text[0] >= 'a' && text[0] <= 'z' && std::ranges::all_of(text, [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-    });
-  };
-  if (!is_plain(name)) {
+  if (!is_plain_name(name)) {
     std::string plain = name;
     for (char& c : plain) c = c == '-' || c == ' ' || c == '.' ? '_' : static_cast<char>(std::tolower(c));
     throw InputError("new", "'" + name + "' is not a name",
-                     is_plain(plain) ? "write " + plain : "use lower-case letters, digits and _, a letter first");
+                     is_plain_name(plain) ? "write " + plain : "use lower-case letters, digits and _, a letter first");
   }
   const std::vector<std::string> reserved = {
       "alignas", "alignof", "and",      "asm",      "auto",     "bool",     "break",    "case",     "catch",
@@ -136,7 +131,7 @@ int new_workload(const NewArguments& a) {
 
 int new_cluster(const NewArguments& a) {
   if (a.name == "flat") throw InputError("new", "flat:N is a cluster without a file", "choose another name");
-  if (std::ranges::count(listed_clusters(source_folder() + "/workloads/clusters"), a.name) > 0)
+  if (std::ranges::count(names_of_json_files(source_folder() + "/workloads/clusters"), a.name) > 0)
     throw InputError("new", "there is a cluster '" + a.name + "' already");
   const std::string file = folder_for(a, "workloads/clusters") + "/" + a.name + ".json";
   write(file, fmt::format(fmt::runtime(kClusterTemplate), a.name),

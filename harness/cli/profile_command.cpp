@@ -6,7 +6,6 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/output_file.h"
-#include "harness/base/quantities.h"
 #include "harness/case/profile_store.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"

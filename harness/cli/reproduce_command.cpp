@@ -5,6 +5,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/passing_folder.h"
+#include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
 #include "harness/case/profile_store.h"
@@ -71,7 +72,7 @@ Json json_of(const PaperOutcomes& paper) {
     one["published"] = claim.published.number ? Json(*claim.published.number) : Json(claim.published.text);
     one["kind"] = to_text(claim.kind);
     one["source"] = claim.source;
-    one["evidence"] = to_text(claim.evidence);
+    one["evidence"] = choice_name(claim.evidence);
   }
   document["paper"] = paper.claims.paper;
   return document;
@@ -86,12 +87,12 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
   for (const PaperOutcomes& paper : papers) {
     const std::string file = (folder / (paper.claims.paper + ".results.json")).string();
     const Json document = to_json(paper.outcomes);
-    write_whole_file(file, document.dump(1) + "\n");
+    write_text(file, document.dump(1) + "\n");
     const PaperOutcomes stored{paper.claims, outcomes_from_json(document, file)};  // figures in the digits of the file
     page_file(folder / (paper.claims.paper + ".md")).write(paper_page(stored));
     Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
-    write_whole_file(drawing / (chart.name + ".vl.json"), spec_text(chart));
+    write_text(drawing / (chart.name + ".vl.json"), spec_text(chart));
     charts.push_back(std::move(chart));
   }
   page_file(folder / "README.md").write(index_page(stored_papers(folder)));

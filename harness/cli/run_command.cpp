@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/stop.h"
 #include "harness/base/visible_text.h"
@@ -47,16 +47,14 @@ Json default_ranks(const Json& flags) {
 
 // --seed for a whole sweep: cases that differ in nothing but their seed become one.
 void set_seed(Sweep& sweep, const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError("--seed", "'" + text + "' is not a number of at least 0", "write --seed 1");
+  const auto seed = number_as<std::uint64_t>(text);
+  if (!seed) throw InputError("--seed", "'" + text + "' is not a number of at least 0", "write --seed 1");
   std::set<std::string> seen;
   std::vector<RunCase> cases;
   for (RunCase& c : sweep.cases) {
-    if (c.tune && std::ranges::find(c.tune->seeds, seed) != c.tune->seeds.end())
+    if (c.tune && std::ranges::count(c.tune->seeds, *seed) > 0)
       throw InputError("--seed", text + " is the seed that learning rates are tuned on", "choose another");
-    if (c.train) c.seed = seed;  // otherwise it decides nothing
+    if (c.train) c.seed = *seed;  // otherwise it decides nothing
     if (seen.insert(digest_of(c)).second) cases.push_back(std::move(c));
   }
   sweep.cases = std::move(cases);
@@ -102,14 +100,9 @@ Sweep sweep_of(const RunArguments& a) {
 
 void inject_failure(Sweep& sweep, const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
-  const auto number = [&](std::size_t begin, std::size_t end, auto value) {
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, value);
-    if (colon == text.size() || begin == end || error != std::errc() || stop != text.data() + end || value < 0)
-      throw InputError("--inject-failure", "'" + text + "' is not RANK:UPDATE", "write 1:5");
-    return value;
-  };
-  const int rank = number(0, colon, int{});
-  const std::int64_t update = number(std::min(colon + 1, text.size()), text.size(), std::int64_t{});
+  const int rank = number_as<int>(text.substr(0, colon)).value_or(-1);
+  const std::int64_t update = colon == text.size() ? -1 : whole_number_in(text.substr(colon + 1)).value_or(-1);
+  if (rank < 0 || update < 0) throw InputError("--inject-failure", "'" + text + "' is not RANK:UPDATE", "write 1:5");
   if (std::ranges::none_of(sweep.cases, [&](const RunCase& c) { return rank < c.ranks; }))
     throw InputError("--inject-failure", "no case has a rank " + std::to_string(rank), "ranks count from 0");
   if (std::ranges::none_of(sweep.cases, &RunCase::train))

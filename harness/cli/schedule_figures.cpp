@@ -13,7 +13,6 @@
 #include "harness/case/size_rules.h"
 #include "harness/model/cost_graph.h"
 #include "harness/program/check_program.h"
-#include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/program/pytorch_table.h"
 #include "harness/sim/chain_clock.h"

@@ -12,6 +12,7 @@
 #include "harness/exec/executor_test_support.h"
 #include "harness/exec/throttled_transport.h"
 #include "harness/model/load_interference.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {

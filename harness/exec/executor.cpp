@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <iterator>
 #include <mutex>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
 

@@ -1,5 +1,6 @@
 // The executor with workers that do no arithmetic: what arrives where, and how a run ends.
 #include "harness/exec/executor_test_support.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {

@@ -2,6 +2,7 @@
 #include "harness/exec/gradient_reducer.h"
 
 #include "harness/exec/executor_test_support.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {

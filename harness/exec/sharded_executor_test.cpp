@@ -1,6 +1,7 @@
 // The executor on sharded programs, with workers that do no arithmetic: what is gathered when it is
 // read, what every slice's step sees, and that failures reach ranks inside a collective.
 #include "harness/exec/executor_test_support.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {

@@ -7,6 +7,7 @@
 
 #include "harness/exec/disturbance.h"
 #include "harness/exec/executor_test_support.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {

@@ -40,9 +40,7 @@ CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, co
   const std::vector<Shape> shapes = model.shapes();
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec layer = untied(model.layers[l]);
-    std::vector<Shape> inputs;
-    for (const int p : layer.inputs) inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-    const LayerKernels kernels = layer_kernels(layer, inputs, micro_batch, c, storage);
+    const LayerKernels kernels = layer_kernels(layer, input_shapes(model, shapes, layer), micro_batch, c, storage);
     LayerCost& cost = graph.layers[l];
     const auto seconds = [&](const PassKernels& pass) { return pass_seconds(pass, c.host_gap, c.blocking_launches); };
     cost.forward = seconds(kernels.forward);

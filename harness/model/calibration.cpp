@@ -1,9 +1,7 @@
 #include "harness/model/calibration.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -29,16 +27,6 @@ Seconds gap_of(JsonReader& reader, const std::string& key) {
   const Seconds gap = parse_seconds(reader.text(key), reader.where(key));
   if (!(gap.value >= 0 && gap.value <= 1)) reader.fail(key, "must be from 0 to 1 second");
   return gap;
-}
-
-std::vector<std::string> unidentified_of(JsonReader& reader) {
-  static const std::vector<std::string> known = {
-      "peak_share", "half_intensity", "prologue", "quantisation", "bandwidth_share", "gap", "gain_3x3"};
-  std::vector<std::string> names = reader.texts("unidentified");
-  for (const std::string& name : names)
-    if (std::ranges::find(known, name) == known.end())
-      reader.fail("unidentified", "'" + name + "' is no parameter of a fit", suggestion(name, known));
-  return names;
 }
 
 ShapeCorrections corrections_of(JsonReader reader) {
@@ -79,7 +67,7 @@ KernelFit fit_of(JsonReader reader, bool convolution) {
   fit.points = reader.integer("points", 1, kMaxCount);
   fit.held_out = fit_error(reader.object("held_out"));
   if (reader.has("out_of_range")) fit.out_of_range = fit_error(reader.object("out_of_range"));
-  fit.unidentified = unidentified_of(reader);
+  reader.texts("unidentified");
   reader.no_other_keys();
   return fit;
 }
@@ -133,10 +121,8 @@ Calibration calibration_from_json(const Json& json, const std::string& where) {
   return c;
 }
 
-std::vector<std::string> listed_calibrations(const std::string& folder) { return names_of_json_files(folder); }
-
 Calibration load_calibration(const std::string& name, const std::string& folder) {
-  const std::vector<std::string> names = listed_calibrations(folder);
+  const std::vector<std::string> names = names_of_json_files(folder);
   if (std::ranges::find(names, name) == names.end())
     throw InputError("calibration", "there is no '" + name + "'", suggestion(name, names));
   const std::string file = folder + "/" + name + ".json";

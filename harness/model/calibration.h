@@ -8,10 +8,10 @@
 //    "streams": {"bandwidth_share": 0.8, "gap": "5us", "norm_share": 0.4, "activation_share": 0.5},
 //    "cautions": ["..."]}
 // where a fit is "peak_share": 0.9, "half_intensity": 6, "prologue": 8, "quantisation": 0.5, "bandwidth_share": 0.7,
-// "gap": "9us", "unidentified": ["gap"], "points": 160, "held_out": {"median": 0.05, "ninetieth": 0.2}, and perhaps
-// "out_of_range" of the same form; of products also "corrections": {"lengths": [1, 0.8, 2], "weights": [[1, 256, 256,
-// 256, 0.01], ...]}, a row a fitted shape: batch, m, n, k and its weight. The times that follow from it are in
-// kernel_times.h.
+// "gap": "9us", "points": 160, "held_out": {"median": 0.05, "ninetieth": 0.2}, and perhaps "out_of_range" of the same
+// form and "unidentified": ["gap"], the parameters that the measurements do not determine, which nothing here reads; of
+// products also "corrections": {"lengths": [1, 0.8, 2], "weights": [[1, 256, 256, 256, 0.01], ...]}, a row a fitted
+// shape: batch, m, n, k and its weight. The times that follow from it are in kernel_times.h.
 #pragma once
 
 #include <optional>
@@ -54,8 +54,7 @@ struct KernelFit {
   std::optional<ShapeCorrections> corrections;  // of products only
   int points = 0;                               // measurements that it was fitted to
   FitError held_out;
-  std::optional<FitError> out_of_range;   // shapes larger than all that it was fitted to
-  std::vector<std::string> unidentified;  // parameters that the measurements do not determine
+  std::optional<FitError> out_of_range;  // shapes larger than all that it was fitted to
 };
 
 struct ConvolutionFits {
@@ -101,6 +100,5 @@ Calibration calibration_from_json(const Json& json, const std::string& where);
 
 // `name`: of a file in `folder` (workloads/devices) without its ending. Throws InputError.
 Calibration load_calibration(const std::string& name, const std::string& folder);
-std::vector<std::string> listed_calibrations(const std::string& folder);
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -16,6 +15,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 
@@ -319,20 +319,10 @@ static Cluster flat_cluster(const std::string& description) {
   device.host_bandwidth = bandwidth;
   Seconds latency{5e-6};
   std::int64_t count = 0;
-  std::string rest = description.substr(5);
-  for (std::size_t field = 0; field == 0 || !rest.empty(); ++field) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string item = rest.substr(0, comma);
-    rest.erase(0, std::min(comma + 1, rest.size()));
+  for (const std::string& item : split(description.substr(5), ",")) {
     const std::size_t equals = item.find('=');
-    if (field == 0) {
-      try {
-        std::size_t used = 0;
-        count = std::stol(item, &used);
-        if (used != item.size()) count = 0;
-      } catch (const std::exception&) {
-        count = 0;
-      }
+    if (count == 0) {
+      count = whole_number_in(item).value_or(0);
       if (count < 1 || count > kMaxDevices)
         throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
       continue;
@@ -349,10 +339,8 @@ static Cluster flat_cluster(const std::string& description) {
     } else if (key == "host") {
       device.host_bandwidth = parse_rate(value, where);
     } else if (key == "speed") {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), device.speed);
-      if (error != std::errc() || end != value.data() + value.size() || !(device.speed > 0) ||
-          device.speed == kUnlimited)
-        throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
+      device.speed = number_in(value).value_or(0);
+      if (!(device.speed > 0)) throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
     } else if (!change_overlap(cluster, key, value, where)) {
       const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
                                               "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
@@ -363,8 +351,6 @@ static Cluster flat_cluster(const std::string& description) {
   cluster.all_to_all = link_of_all(bandwidth, latency);
   return cluster;
 }
-
-std::vector<std::string> listed_clusters(const std::string& folder) { return names_of_json_files(folder); }
 
 // Within these bounds no time or sum of the virtual clock overflows.
 static void check_bounds(Cluster& cluster, const std::string& where) {
@@ -414,7 +400,7 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
   const std::string file = cluster_file(name, folder);
   std::error_code ignored;
   if (file != name && !std::filesystem::exists(file, ignored)) {
-    std::vector<std::string> names = listed_clusters(folder);
+    std::vector<std::string> names = names_of_json_files(folder);
     names.push_back("flat:4");
     throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
   }
@@ -423,28 +409,18 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
 
 // "8-15:0.25" or "3:0.5": multiplies the speed of these devices.
 static void slow_devices(Cluster& cluster, const std::string& value, const std::string& where) {
-  unsigned long first = 0, last = 0;
-  double factor = 0;
-  const char* const end = value.data() + value.size();
-  auto [at, error] = std::from_chars(value.data(), end, first);
-  last = first;
-  bool good = error == std::errc() && at != end;
-  if (good && *at == '-') {
-    const auto [next, bad] = std::from_chars(at + 1, end, last);
-    good = bad == std::errc() && next != end;
-    at = next;
-  }
-  if (good && *at == ':') {
-    const auto [next, bad] = std::from_chars(at + 1, end, factor);
-    good = bad == std::errc() && next == end && factor > 0 && factor < kUnlimited;
-  } else {
-    good = false;
-  }
-  if (!good) throw InputError(where, "'" + value + "' is not devices and their speed", "write speed=8-15:0.25");
-  if (first > last || last >= cluster.devices.size())
-    throw InputError(where, "devices " + value.substr(0, value.find(':')) + " do not exist",
+  const std::size_t colon = std::min(value.find(':'), value.size());
+  const std::string devices = value.substr(0, colon);
+  const std::size_t dash = devices.find('-');
+  const auto first = number_as<std::size_t>(devices.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : number_as<std::size_t>(devices.substr(dash + 1));
+  const double factor = colon == value.size() ? 0 : number_in(value.substr(colon + 1)).value_or(0);
+  if (!first || !last || !(factor > 0))
+    throw InputError(where, "'" + value + "' is not devices and their speed", "write speed=8-15:0.25");
+  if (*first > *last || *last >= cluster.devices.size())
+    throw InputError(where, "devices " + devices + " do not exist",
                      "there are " + std::to_string(cluster.devices.size()));
-  for (unsigned long d = first; d <= last; ++d) cluster.devices[d].speed *= factor;
+  for (std::size_t d = *first; d <= *last; ++d) cluster.devices[d].speed *= factor;
 }
 
 static void change_cluster(Cluster& cluster, const std::string& change, const std::string& where) {
@@ -479,14 +455,10 @@ Cluster load_cluster(const std::string& description, const std::string& folder) 
     check_bounds(cluster, "cluster '" + description + "'");
     return cluster;
   }
-  std::size_t comma = std::min(description.find(','), description.size());
-  Cluster cluster = cluster_of_file(description.substr(0, comma), folder);
-  while (comma < description.size()) {
-    const std::size_t next = std::min(description.find(',', comma + 1), description.size());
-    change_cluster(cluster, description.substr(comma + 1, next - comma - 1), "cluster '" + description + "'");
-    comma = next;
-  }
-  if (description.find(',') != std::string::npos) cluster.name = description;
+  const std::vector<std::string> parts = split(description, ",");
+  Cluster cluster = cluster_of_file(parts.front(), folder);
+  for (std::size_t k = 1; k < parts.size(); ++k) change_cluster(cluster, parts[k], "cluster '" + description + "'");
+  if (parts.size() > 1) cluster.name = description;
   check_bounds(cluster, "cluster '" + description + "'");
   return cluster;
 }

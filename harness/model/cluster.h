@@ -177,6 +177,5 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 Cluster load_cluster(const std::string& description, const std::string& folder);
 // The file that it reads, existing or not; empty: none (flat:N).
 std::string cluster_file(const std::string& description, const std::string& folder);
-std::vector<std::string> listed_clusters(const std::string& folder);
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/base/json.h"
+#include "harness/base/source_folder.h"
 
 namespace sluice {
 namespace {
@@ -340,7 +341,7 @@ TEST(LoadClusterTest, ChangesOfAListedClusterAreReadWithCare) {
 }
 
 TEST(ListedClustersTest, EveryOneLoadsSaysItsSourceAndConnectsAllDevices) {
-  const auto names = listed_clusters(kFolder);
+  const auto names = names_of_json_files(kFolder);
   EXPECT_GE(names.size(), 6u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);

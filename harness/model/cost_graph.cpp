@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "harness/base/error.h"
-#include "harness/base/json.h"
-#include "harness/base/json_reader.h"
 
 namespace sluice {
 
@@ -142,12 +139,9 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   const double samples = static_cast<double>(micro_batch);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const LayerSpec layer = untied(model.layers[i]);
-    std::vector<Shape> inputs;
+    const std::vector<Shape> inputs = input_shapes(model, shapes, layer);
     double input_bytes = 0;
-    for (const int p : layer.inputs) {
-      inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-      input_bytes += element * samples * static_cast<double>(elements(inputs.back()));
-    }
+    for (const Shape& input : inputs) input_bytes += element * samples * static_cast<double>(elements(input));
     const LayerFlops work = flops(layer, inputs, storage.attention);
     const Bytes weights = parameter_count(layer) * storage.weight;
     const auto weight_bytes = static_cast<double>(weights.value);
@@ -230,96 +224,6 @@ int input_channels(const LayerSpec& layer) {
   return convolution && convolution->groups == 1 ? static_cast<int>(convolution->in) : 0;
 }
 
-static Json bytes_json(const std::vector<Bytes>& bytes) {
-  Json json = Json::array();
-  for (const Bytes b : bytes) json.push_back(b.value);
-  return json;
-}
-
-static Json to_json(const LayerVariant& v) {
-  Json output_sync = Json::object();
-  for (const auto& [consumer, bytes] : v.output_sync) output_sync[std::to_string(consumer)] = bytes.value;
-  Json json = {{"tensor", v.tensor},
-               {"id", v.id},
-               {"seconds", v.seconds.value},
-               {"parameters", v.parameters.value},
-               {"in_flight", v.in_flight.value},
-               {"always", v.always.value},
-               {"input_sync", bytes_json(v.input_sync)},
-               {"output_sync", output_sync}};
-  if (v.recompute) json["recompute"] = true;
-  return json;
-}
-
-Json to_json(const CostGraph& graph) {
-  Json layers = Json::array();
-  for (const LayerCost& l : graph.layers) {
-    layers.push_back({{"name", l.name},
-                      {"inputs", l.inputs},
-                      {"forward", l.forward.value},
-                      {"input_gradient", l.input_gradient.value},
-                      {"weight_gradient", l.weight_gradient.value},
-                      {"update", l.update.value},
-                      {"parameters", l.parameters.value},
-                      {"output", l.output.value},
-                      {"rides", l.fused}});
-    Json& layer = layers.back();
-    if (l.stash) layer["stash"] = l.stash->value;
-    if (l.weight_stash) layer["weight_stash"] = l.weight_stash->value;
-    if (l.frozen.value > 0) layer["frozen"] = l.frozen.value;
-    if (!l.part.empty()) layer["part"] = l.part;
-    if (l.pair_share) layer["pair_share"] = *l.pair_share;
-    if (l.input_channels > 0) layer["input_channels"] = l.input_channels;
-    if (!l.input_bytes.empty()) layer["input_bytes"] = bytes_json(l.input_bytes);
-    for (const LayerVariant& v : l.variants) layer["variants"].push_back(to_json(v));
-    if (l.measured) layer["measured"] = to_json(l.measured.value());
-    for (const DeviceTime& t : l.on)
-      layer["on"].push_back({{"device", t.device},
-                             {"forward", t.forward.value},
-                             {"input_gradient", t.input_gradient.value},
-                             {"weight_gradient", t.weight_gradient.value}});
-  }
-  Json json = {{"schema", "sluice/cost_graph/1"},  {"model", graph.model},
-               {"source", graph.source},           {"device", graph.device},
-               {"micro_batch", graph.micro_batch}, {"layers", layers}};
-  if (graph.machine) json["machine"] = to_json(*graph.machine);
-  return json;
-}
-
-// An array of byte counts, one per input of the layer; absent: empty.
-static std::vector<Bytes> bytes_per_input(JsonReader& reader, const std::string& key, std::size_t inputs) {
-  std::vector<Bytes> result;
-  if (!reader.has(key)) return result;
-  for (const std::int64_t bytes : reader.integers<std::int64_t>(key, 0, kMaxBytes)) result.emplace_back(bytes);
-  if (!result.empty() && result.size() != inputs)
-    reader.fail(key, "must be an array with one number of bytes per input");
-  return result;
-}
-
-static Seconds not_negative(JsonReader& reader, const char* key) { return Seconds(reader.number(key, 0, kMaxSeconds)); }
-
-static LayerVariant variant_from_json(JsonReader& reader, std::size_t inputs) {
-  LayerVariant v;
-  v.tensor = reader.integer("tensor", 1, kMaxCount);
-  v.id = reader.text("id");
-  v.seconds = not_negative(reader, "seconds");
-  v.parameters = Bytes(reader.integer<std::int64_t>("parameters", 0, kMaxBytes));
-  v.in_flight = Bytes(reader.integer<std::int64_t>("in_flight", 0, kMaxBytes));
-  v.always = Bytes(reader.integer<std::int64_t>("always", 0, kMaxBytes));
-  v.input_sync = bytes_per_input(reader, "input_sync", inputs);
-  JsonReader syncs = reader.object("output_sync");
-  for (const auto& [consumer, bytes] : syncs.json().items()) {
-    int number = -1;
-    const auto [end, error] = std::from_chars(consumer.data(), consumer.data() + consumer.size(), number);
-    if (error != std::errc() || end != consumer.data() + consumer.size() || number < 0)
-      syncs.fail(consumer, "is not the number of a layer");
-    v.output_sync[number] = Bytes(syncs.integer<std::int64_t>(consumer, 0, kMaxBytes));
-  }
-  v.recompute = reader.boolean("recompute", false);
-  reader.no_other_keys();
-  return v;
-}
-
 namespace {
 
 // The bounds of one layer's numbers.
@@ -372,72 +276,6 @@ void check_bounds(const CostGraph& graph, const std::string& where) {
         bounds.seconds(s, "time on a device");
   }
   for (const CostGraph& larger : graph.larger) check_bounds(larger, where);
-}
-
-CostGraph cost_graph_from_json(const Json& json, const std::string& where) {
-  JsonReader reader(json, where);
-  if (reader.text("schema") != "sluice/cost_graph/1")
-    reader.fail("schema", "is not 'sluice/cost_graph/1'", "make the file with sluice profile");
-  CostGraph graph;
-  graph.model = reader.text("model");
-  graph.source = reader.text("source");
-  graph.device = reader.text("device");
-  graph.micro_batch = reader.integer<std::int64_t>("micro_batch", 1, kMaxCount);
-  for (JsonReader& l : reader.objects("layers")) {
-    LayerCost cost;
-    cost.name = l.text("name");
-    cost.inputs = l.integers("inputs", -1000, kMaxCount);
-    for (const int input : cost.inputs)
-      if (input >= static_cast<int>(graph.layers.size()))
-        l.fail("inputs", "must name earlier layers (or -1, -2, ... for the model's inputs)",
-               "the graph must not be cyclic");
-    cost.forward = not_negative(l, "forward");
-    cost.input_gradient = not_negative(l, "input_gradient");
-    cost.weight_gradient = not_negative(l, "weight_gradient");
-    cost.update = not_negative(l, "update");
-    cost.parameters = Bytes(l.integer<std::int64_t>("parameters", 0, kMaxBytes));
-    cost.frozen = Bytes(l.has("frozen") ? l.integer<std::int64_t>("frozen", 0, kMaxBytes) : 0);
-    if (cost.frozen > cost.parameters)
-      l.fail("frozen", fmt::format("is {} bytes, more than the layer's parameters", cost.frozen.value),
-             fmt::format("give 0 to {}", cost.parameters.value));
-    if (l.has("part")) cost.part = l.text("part");
-    if (l.has("pair_share")) cost.pair_share = l.number("pair_share", kMinPairShare, kMaxPairShare);
-    cost.output = Bytes(l.integer<std::int64_t>("output", 0, kMaxBytes));
-    for (auto [key, kept] : {std::pair("stash", &cost.stash), std::pair("weight_stash", &cost.weight_stash)})
-      if (l.has(key)) *kept = Bytes(l.integer<std::int64_t>(key, 0, kMaxBytes));
-    cost.fused = l.boolean("rides", false);
-    cost.input_channels = l.integer_or("input_channels", 0, 0, kMaxCount);
-    cost.input_bytes = bytes_per_input(l, "input_bytes", cost.inputs.size());
-    for (JsonReader& v : l.objects("variants")) cost.variants.push_back(variant_from_json(v, cost.inputs.size()));
-    for (JsonReader& d : l.objects("on")) {
-      DeviceTime time{d.text("device"), not_negative(d, "forward"), not_negative(d, "input_gradient"),
-                      not_negative(d, "weight_gradient")};
-      d.no_other_keys();
-      cost.on.push_back(time);
-    }
-    if (l.has("measured")) {
-      JsonReader measured = l.object("measured");
-      cost.measured = layer_measurement_from_json(measured);
-    }
-    l.no_other_keys();
-    graph.layers.push_back(cost);
-  }
-  for (std::size_t l = 0; l < graph.layers.size(); ++l)
-    for (std::size_t v = 0; v < graph.layers[l].variants.size(); ++v)
-      for (const auto& [consumer, bytes] : graph.layers[l].variants[v].output_sync)
-        if (consumer >= std::ssize(graph.layers) ||
-            std::ranges::count(graph.layers[static_cast<std::size_t>(consumer)].inputs, static_cast<int>(l)) == 0)
-          throw InputError(fmt::format("{}: /layers/{}/variants/{}/output_sync/{}", where, l, v, consumer),
-                           fmt::format("layer {} does not read layer {}'s output", consumer, l),
-                           "name a layer that has it among its inputs");
-  if (reader.has("machine")) {
-    JsonReader machine = reader.object("machine");
-    graph.machine = machine_costs_from_json(machine);
-  }
-  if (graph.layers.empty()) reader.fail("layers", "must not be empty");
-  reader.no_other_keys();
-  check_bounds(graph, where);
-  return graph;
 }
 
 }  // namespace sluice

@@ -151,7 +151,7 @@ TEST(CostGraphJsonTest, WhatPublishedProfilesHaveMoreComesBackToo) {
   EXPECT_EQ(grouped_costs(back, 3).layers[0].kept(), Bytes(33));
   const auto rejection = [&](const std::string& pointer, const Json& value) {
     Json changed = json;
-    changed.at_pointer(pointer) = value;
+    at_pointer(changed, pointer) = value;
     return error_of([&] { cost_graph_from_json(changed, "g.json"); });
   };
   EXPECT_EQ(rejection("/layers/1/input_bytes", {1}),
@@ -193,7 +193,7 @@ TEST(CostGraphJsonTest, WhatAMachineCostsComesBackTooAndAnEarlierVersionHasLess)
 TEST(CostGraphJsonTest, ErrorsNameThePlace) {
   const auto rejection = [](const std::string& pointer, const Json& value) {
     Json json = to_json(two_layers());
-    json.at_pointer(pointer) = value;
+    at_pointer(json, pointer) = value;
     return error_of([&] { cost_graph_from_json(json, "g.json"); });
   };
   EXPECT_EQ(rejection("/schema", "other"),

@@ -55,21 +55,6 @@ PiecewiseSpeed Interference::link_speed(DeviceId from, DeviceId to) const {
   });
 }
 
-Json to_json(const Interference& interference) {
-  Json episodes = Json::array();
-  for (const Episode& e : interference.episodes) {
-    Json json = {
-        {"resource", choice_name(e.resource)}, {"device", e.device}, {"start", e.start}, {"slowdown", e.slowdown}};
-    if (e.to >= 0) json["to"] = e.to;
-    if (e.end < kForEver) json["seconds"] = e.end - e.start;
-    episodes.push_back(std::move(json));
-  }
-  Json json = {{"name", interference.name}, {"seed", interference.seed}, {"episodes", episodes}};
-  if (interference.op_noise > 0) json["op_noise"] = interference.op_noise;
-  if (interference.latency_jitter > 0) json["latency_jitter"] = interference.latency_jitter;
-  return json;
-}
-
 double noise_factor(std::uint64_t seed, std::uint64_t rank, std::uint64_t number, double sigma) {
   const std::uint64_t a = splitmix64(splitmix64(splitmix64(seed) ^ rank) ^ number), b = splitmix64(a);
   const auto uniform = [](std::uint64_t x) { return (static_cast<double>(x >> 11) + 0.5) * 0x1p-53; };

@@ -32,6 +32,7 @@ struct Episode {
   int to = -1;                // link: at the other end; -1: every link of the device
   double start = 0, end = 0;  // seconds of training; end may be infinite
   double slowdown = 1;        // at least 1: factor of the duration of an op or a transfer
+  friend bool operator==(const Episode&, const Episode&) = default;
 };
 
 struct Interference {
@@ -46,8 +47,6 @@ struct Interference {
   PiecewiseSpeed device_speed(DeviceId device) const;
   PiecewiseSpeed link_speed(DeviceId from, DeviceId to) const;
 };
-
-Json to_json(const Interference& interference);
 
 // The factor of op or message `number` of a rank, from a seed: log-normal with mean 1.
 double noise_factor(std::uint64_t seed, std::uint64_t rank, std::uint64_t number, double sigma);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/base/numbers.h"
 #include "harness/base/read_text.h"
+#include "harness/base/split.h"
 #include "harness/base/visible_text.h"
 
 namespace sluice {
@@ -106,6 +106,7 @@ Interference dynpipe_log(const Request& q) {
   return result;
 }
 
+// 20 s heavy, 20 s quiet, on one device.
 Interference flapping(const Request& q) {
   Interference result;
   const Draw length = [](Random& r) { return r.exponential(20); };
@@ -113,6 +114,7 @@ Interference flapping(const Request& q) {
   return result;
 }
 
+// Two devices, one after the other and for a time both.
 Interference two_stage(const Request& q) {
   Interference result;
   const int first = q.device.value_or(0);
@@ -173,29 +175,24 @@ Interference gavel(const Request& q, const std::string& gpu) {
 }
 
 struct Preset {
-  std::string name, help;
+  std::string name;
   std::function<Interference(const Request&)> make;
 };
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
-      {"dynpipe-log", "the episodes of DynPipe's log: light, light, heavy, on one device", dynpipe_log},
-      {"light", "compute, 1.2 to 2 times as long, a fifth of the time",
-       [](const Request& q) { return synthetic(q, Resource::compute, 0.2, light); }},
-      {"heavy", "compute, 2 to 4 times as long, a fifth of the time",
-       [](const Request& q) { return synthetic(q, Resource::compute, 0.2, heavy); }},
-      {"mixed", "compute: 70 % light, 25 % heavy, 5 % up to 8 times",
-       [](const Request& q) { return synthetic(q, Resource::compute, 0.2, mixed); }},
-      {"memory-light", "memory bandwidth, 1.2 to 2 times as long",
-       [](const Request& q) { return synthetic(q, Resource::memory, 0.2, light); }},
-      {"flapping", "20 s heavy, 20 s quiet, on one device", flapping},
-      {"two-stage", "two devices, one after the other and for a time both", two_stage},
-      {"departure", "slow from the start, until 600 s", departure},
-      {"edge-thermal", "one device falls to 0.6 of its speed in ten minutes", edge_thermal},
-      {"link-jitter", "links at 0.2 to 0.9 of their rate, latencies vary", link_jitter},
-      {"gavel-p100", "slowdowns of co-located jobs on P100 (file=CSV)",
-       [](const Request& q) { return gavel(q, "p100"); }},
-      {"gavel-v100", "the same on V100 (file=CSV)", [](const Request& q) { return gavel(q, "v100"); }},
+      {"dynpipe-log", dynpipe_log},
+      {"light", [](const Request& q) { return synthetic(q, Resource::compute, 0.2, light); }},
+      {"heavy", [](const Request& q) { return synthetic(q, Resource::compute, 0.2, heavy); }},
+      {"mixed", [](const Request& q) { return synthetic(q, Resource::compute, 0.2, mixed); }},
+      {"memory-light", [](const Request& q) { return synthetic(q, Resource::memory, 0.2, light); }},
+      {"flapping", flapping},
+      {"two-stage", two_stage},
+      {"departure", departure},
+      {"edge-thermal", edge_thermal},
+      {"link-jitter", link_jitter},
+      {"gavel-p100", [](const Request& q) { return gavel(q, "p100"); }},
+      {"gavel-v100", [](const Request& q) { return gavel(q, "v100"); }},
   };
   return all;
 }
@@ -234,12 +231,10 @@ void read_setting(Request& q, const std::string& item) {
 
 // Of "NAME:item,item".
 std::vector<std::string> items_of(const std::string& description) {
-  std::vector<std::string> items;
-  for (std::size_t begin = std::min(description.find(':'), description.size()) + 1; begin < description.size();) {
-    const std::size_t comma = std::min(description.find(',', begin), description.size());
-    items.push_back(description.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
+  const std::size_t colon = std::min(description.find(':'), description.size());
+  std::vector<std::string> items =
+      split(std::string_view(description).substr(std::min(colon + 1, description.size())), ",");
+  if (items.back().empty()) items.pop_back();
   return items;
 }
 
@@ -250,12 +245,6 @@ std::string preset_file(const std::string& description) {
   for (const std::string& item : items_of(description))
     if (item.starts_with("file=")) file = item.substr(5);
   return file;
-}
-
-std::vector<std::pair<std::string, std::string>> interference_presets() {
-  std::vector<std::pair<std::string, std::string>> list;
-  for (const Preset& preset : presets()) list.emplace_back(preset.name, preset.help);
-  return list;
 }
 
 Interference preset_interference(const std::string& description, int devices, const std::string& where) {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "harness/model/interference.h"
 
@@ -16,8 +14,5 @@ Interference preset_interference(const std::string& description, int devices, co
 
 // The file that a preset's settings name; empty: none.
 std::string preset_file(const std::string& description);
-
-// The presets with a line of explanation each.
-std::vector<std::pair<std::string, std::string>> interference_presets();
 
 }  // namespace sluice

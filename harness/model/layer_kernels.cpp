@@ -67,22 +67,27 @@ struct KernelsOf {
     if (bias) weight_gradient().stream(rows * outputs);
   }
 
+  // From images of one shape, [channels, height, width], to those of another.
+  Convolution convolution(const Shape& from, const Shape& to, std::int64_t kernel, std::int64_t across,
+                          std::int64_t stride) const {
+    return {.images = samples,
+            .in = number(from[0]),
+            .height = number(from[1]),
+            .width = number(from[2]),
+            .out = number(to[0]),
+            .out_height = number(to[1]),
+            .out_width = number(to[2]),
+            .kernel_height = number(kernel),
+            .kernel_width = number(across),
+            .stride = number(stride),
+            .stride_across = number(stride)};
+  }
+
   void operator()(const Linear& k) { multiply(x() / number(k.in), number(k.in), number(k.out), k.bias); }
 
   void operator()(const Conv2d& k) {
-    const Shape& image = in[0];
-    const Convolution v{.images = samples,
-                        .in = number(k.in),
-                        .height = number(image[1]),
-                        .width = number(image[2]),
-                        .out = number(k.out),
-                        .out_height = number(out[1]),
-                        .out_width = number(out[2]),
-                        .kernel_height = number(k.kernel),
-                        .kernel_width = number(k.kernel_across()),
-                        .stride = number(k.stride),
-                        .stride_across = number(k.stride),
-                        .groups = number(k.groups)};
+    Convolution v = convolution(in[0], out, k.kernel, k.kernel_across(), k.stride);
+    v.groups = number(k.groups);
     forward().convolution(ConvolutionPass::forward, v);
     input_gradient().convolution(ConvolutionPass::input_gradient, v);
     weight_gradient().convolution(ConvolutionPass::weight_gradient, v);
@@ -90,18 +95,7 @@ struct KernelsOf {
   }
 
   void operator()(const ConvTranspose2d& k) {
-    const Shape& image = in[0];
-    const Convolution v{.images = samples,
-                        .in = number(k.out),
-                        .height = number(out[1]),
-                        .width = number(out[2]),
-                        .out = number(k.in),
-                        .out_height = number(image[1]),
-                        .out_width = number(image[2]),
-                        .kernel_height = number(k.kernel),
-                        .kernel_width = number(k.kernel),
-                        .stride = number(k.stride),
-                        .stride_across = number(k.stride)};
+    const Convolution v = convolution(out, in[0], k.kernel, k.kernel, k.stride);
     forward().convolution(ConvolutionPass::input_gradient, v);
     input_gradient().convolution(ConvolutionPass::forward, v);
     weight_gradient().convolution(ConvolutionPass::weight_gradient, v);

@@ -1,7 +1,6 @@
 #include "harness/model/load_interference.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 

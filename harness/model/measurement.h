@@ -68,12 +68,7 @@ struct MachineCosts {
   BetweenProcesses processes;
 };
 
-Json to_json(const LayerMeasurement& measured);
-Json to_json(const MachineCosts& machine);
 Json to_json(const BetweenProcesses& processes);
-// These throw InputError.
-LayerMeasurement layer_measurement_from_json(JsonReader& reader);
-MachineCosts machine_costs_from_json(JsonReader& reader);
-BetweenProcesses between_processes_from_json(JsonReader& reader);
+BetweenProcesses between_processes_from_json(JsonReader& reader);  // throws InputError
 
 }  // namespace sluice

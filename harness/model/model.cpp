@@ -77,13 +77,6 @@ const Shape& shape_of(const ModelGraph& model, std::span<const Shape> shapes, in
   return producer < 0 ? model.inputs.at(-(producer + 1)).shape : shapes[producer];
 }
 
-std::vector<Shape> input_shapes(const ModelGraph& model, std::span<const Shape> shapes, const LayerSpec& layer) {
-  std::vector<Shape> result;
-  result.reserve(layer.inputs.size());
-  for (const int input : layer.inputs) result.push_back(shape_of(model, shapes, input));
-  return result;
-}
-
 // Whether the layer keeps its output; whether that has no storage of its own. Shapes do not matter.
 bool keeps_output(const LayerKind& kind) {
   if (const auto* activation = std::get_if<Activation>(&kind)) return backward_reads_output(*activation);
@@ -97,6 +90,13 @@ bool passes_gradient_on(const LayerKind& kind) {
 }
 
 }  // namespace
+
+std::vector<Shape> input_shapes(const ModelGraph& model, std::span<const Shape> shapes, const LayerSpec& layer) {
+  std::vector<Shape> result;
+  result.reserve(layer.inputs.size());
+  for (const int input : layer.inputs) result.push_back(shape_of(model, shapes, input));
+  return result;
+}
 
 std::vector<Shape> ModelGraph::shapes() const {
   check_graph(*this);

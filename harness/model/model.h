@@ -27,6 +27,9 @@ struct ModelGraph {
   std::vector<Shape> shapes() const;
 };
 
+// Of what the layer reads. shapes: of the model's layers.
+std::vector<Shape> input_shapes(const ModelGraph& model, std::span<const Shape> shapes, const LayerSpec& layer);
+
 std::int64_t parameter_count(const ModelGraph& model);  // a tied weight once
 
 // Every layer that reads this model input, from 0, takes the token ids below it.

@@ -27,7 +27,7 @@ Json small() {
 
 Json with(const std::string& pointer, const Json& value) {
   Json json = small();
-  json.at_pointer(pointer) = value;
+  at_pointer(json, pointer) = value;
   return json;
 }
 
@@ -269,7 +269,7 @@ TEST(ModelJson, ATiedLayerNamesTheOneWhoseWeightItUses) {
 TEST(ModelJson, MistakesInTiesNameBothLayers) {
   const auto error = [](const std::string& pointer, const Json& value) {
     Json json = with_tied_head();
-    json.at_pointer(pointer) = value;
+    at_pointer(json, pointer) = value;
     return error_of([&] { read(json); });
   };
   EXPECT_EQ(error("/layers/1/tied_to", "wrods"),
@@ -334,7 +334,7 @@ TEST(ModelJson, ABlockIsFrozenExceptWhereALayerSaysOtherwise) {
 TEST(ModelJson, MistakesInFrozenSayWhatIsPossible) {
   const auto error = [](const std::string& pointer, const Json& value) {
     Json json = with_frozen();
-    json.at_pointer(pointer) = value;
+    at_pointer(json, pointer) = value;
     return error_of([&] { read(json); });
   };
   EXPECT_EQ(error("/layers/1/frozen", true),
@@ -393,7 +393,7 @@ TEST(ModelJson, TheFirstCopyReadsWhatInputNames) {
 TEST(ModelJson, MistakesInRepeatsSayWhere) {
   const auto error = [](const std::string& pointer, const Json& value) {
     Json json = with_repeat();
-    json.at_pointer(pointer) = value;
+    at_pointer(json, pointer) = value;
     return error_of([&] { read(json); });
   };
   EXPECT_EQ(error("/layers/1/layers/0/name", "linear"),

@@ -23,8 +23,6 @@ struct Operator {
 struct OperatorGraph {
   std::vector<Operator> operators;
   std::vector<std::pair<int, int>> edges;  // source, reader
-  double memory = 0;                       // bytes of an accelerator
-  int accelerators = 1, cpus = 0;
 };
 
 // Operators that must share a device: those of one colour, and colours whose forward operators depend on one another in

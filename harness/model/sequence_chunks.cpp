@@ -1,9 +1,7 @@
 #include "harness/model/sequence_chunks.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "harness/base/error.h"
+#include "harness/model/training_work.h"
 
 namespace sluice {
 
@@ -49,8 +47,7 @@ std::string sequence_fault(const ModelGraph& model) {
   const std::int64_t length = model.inputs.front().shape.empty() ? 0 : model.inputs.front().shape.front();
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
-    std::vector<Shape> inputs;
-    for (const int input : layer.inputs) inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
+    const std::vector<Shape> inputs = input_shapes(model, shapes, layer);
     if (const std::string fault = std::visit(FaultOf{inputs}, layer.kind); !fault.empty())
       return quoted(layer) + " " + fault;
     const std::size_t dimensions = std::holds_alternative<Embedding>(layer.kind) ? 1 : 2;
@@ -108,18 +105,8 @@ std::vector<std::int64_t> balanced_cut(std::int64_t length, int chunks,
 
 std::vector<std::int64_t> balanced_cut(const ModelGraph& model, int chunks) {
   // Of causal attention the first n positions take as much as a sequence of n.
-  return balanced_cut(sequence_length(model), chunks, [&](std::int64_t n) {
-    const ModelGraph prefix = with_sequence_length(model, n);
-    const std::vector<Shape> shapes = prefix.shapes();
-    double sum = 0;
-    for (const LayerSpec& layer : prefix.layers) {
-      std::vector<Shape> inputs;
-      for (const int input : layer.inputs)
-        inputs.push_back(input < 0 ? prefix.inputs[-1 - input].shape : shapes[input]);
-      sum += flops(layer, inputs).forward.value;
-    }
-    return sum;
-  });
+  return balanced_cut(sequence_length(model), chunks,
+                      [&](std::int64_t n) { return forward_flops(with_sequence_length(model, n)).value; });
 }
 
 PairShares pair_shares(const LayerSpec& layer, std::span<const Shape> inputs) {

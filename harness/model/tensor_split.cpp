@@ -284,24 +284,4 @@ TensorSums input_gradient_sums(const TensorModel& model, std::span<const int> la
   return sums_of(model, layers, samples * element, &LayerSplit::input_gradient_sums);
 }
 
-std::string rule_name(Rule rule) {
-  switch (rule) {
-    case Rule::outputs:
-      return "outputs";
-    case Rule::inputs:
-      return "inputs";
-    case Rule::heads:
-      return "heads";
-    case Rule::experts:
-      return "experts";
-    case Rule::rows:
-      return "rows";
-    case Rule::classes:
-      return "classes";
-    case Rule::whole:
-      break;
-  }
-  return "whole";
-}
-
 }  // namespace sluice

@@ -88,7 +88,4 @@ TensorSums forward_sums(const TensorModel& model, std::span<const int> layers, s
 TensorSums input_gradient_sums(const TensorModel& model, std::span<const int> layers, std::int64_t samples,
                                std::int64_t element = 4);
 
-// "outputs", ... for messages and pages.
-std::string rule_name(LayerSplit::Rule rule);
-
 }  // namespace sluice

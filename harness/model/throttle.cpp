@@ -1,6 +1,5 @@
 #include "harness/model/throttle.h"
 
-#include <cmath>
 #include <limits>
 
 #include "harness/base/error.h"

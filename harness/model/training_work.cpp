@@ -20,12 +20,6 @@ bool reads_sequences(const LayerSpec& layer) {
   return is_one_of<Lstm, Attention, CrossAttention, RelativeAttention>(layer);
 }
 
-std::vector<Shape> inputs_of(const ModelGraph& model, std::span<const Shape> shapes, const LayerSpec& layer) {
-  std::vector<Shape> inputs;
-  for (const int p : layer.inputs) inputs.push_back(p < 0 ? model.inputs[-1 - p].shape : shapes[p]);
-  return inputs;
-}
-
 }  // namespace
 
 std::optional<std::int64_t> tokens_per_sample(const ModelGraph& model) {
@@ -33,7 +27,7 @@ std::optional<std::int64_t> tokens_per_sample(const ModelGraph& model) {
   const auto loss =
       std::ranges::find_if(model.layers, [](const LayerSpec& l) { return is_one_of<CrossEntropyLoss>(l); });
   if (loss != model.layers.end())
-    if (const Shape scores = inputs_of(model, shapes, *loss).front(); scores.size() == 2) return scores[0];
+    if (const Shape scores = input_shapes(model, shapes, *loss).front(); scores.size() == 2) return scores[0];
   std::int64_t tokens = 0;
   if (std::ranges::any_of(model.layers, reads_sequences))
     for (const ModelInput& input : model.inputs)
@@ -41,12 +35,19 @@ std::optional<std::int64_t> tokens_per_sample(const ModelGraph& model) {
   return tokens > 0 ? std::optional(tokens) : std::nullopt;
 }
 
+Flops forward_flops(const ModelGraph& model) {
+  const std::vector<Shape> shapes = model.shapes();
+  Flops sum;
+  for (const LayerSpec& layer : model.layers) sum += flops(layer, input_shapes(model, shapes, layer)).forward;
+  return sum;
+}
+
 Flops model_flop_per_sample(const ModelGraph& model, bool forward_only) {
   const std::vector<Shape> shapes = model.shapes();
   Flops sum;
   for (const LayerSpec& layer : model.layers) {
     if (!multiplies(layer)) continue;
-    const LayerFlops passes = flops(layer, inputs_of(model, shapes, layer), AttentionScores::kept);
+    const LayerFlops passes = flops(layer, input_shapes(model, shapes, layer), AttentionScores::kept);
     sum += passes.forward;
     if (!forward_only) sum += passes.input_gradient + passes.weight_gradient;
   }

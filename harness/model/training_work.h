@@ -13,6 +13,9 @@ namespace sluice {
 // of features).
 std::optional<std::int64_t> tokens_per_sample(const ModelGraph& model);
 
+// Of a sample's forward, all that flops() counts.
+Flops forward_flops(const ModelGraph& model);
+
 // Model FLOPs: those of products, convolutions, recurrences and attention (whole score matrices, also under a causal
 // mask), forward and, unless forward_only, both gradients; a multiply-add is two. Nothing is counted again that is
 // computed again. Of a GPT with N weights in its products, L layers, width h and T positions: T (6 N + 12 L h T), as in

@@ -1,8 +1,7 @@
 #include "harness/pipeline/moves.h"
 
-#include <charconv>
-
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "harness/base/split.h"
 
 namespace sluice {
@@ -11,13 +10,11 @@ namespace {
 
 template <class Number>
 Number number_of(const std::string& text, const std::string& move, const std::string& where) {
-  Number number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  if (text.empty() || error != std::errc() || at != end || number < 0)
+  const auto number = number_as<Number>(text);
+  if (!number || *number < 0)
     throw InputError(where, "'" + move + "' is not a move: '" + text + "' is not a count",
                      "write UPDATE:FIRST LAYERS, as in 214:7 or, of three stages, 214:3/9");
-  return number;
+  return *number;
 }
 
 }  // namespace

@@ -32,8 +32,4 @@ struct Offload {
   }
 };
 
-// Moves every stash whose backward is more than three ops after its forward: out after the forward, free one op later,
-// back one op before the I or B.
-Offload offload_all(const Schedule& schedule);
-
 }  // namespace sluice

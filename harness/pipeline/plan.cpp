@@ -1,8 +1,6 @@
 #include "harness/pipeline/plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -145,19 +143,15 @@ class ContentionSums {
     input_gradient_ += time.input_gradient * measured.input_gradient.contended;
     weight_gradient_ += time.weight_gradient * measured.weight_gradient.contended;
     update_ += update * measured.update.contended;
-    const double spread = time.forward.value * measured.forward.spread;
-    spread_ += spread * spread;  // layers vary by themselves
   }
   void finish(StageCost& cost) const {
     const auto ratio = [](Seconds busy, Seconds idle) { return idle.value > 0 ? busy.value / idle.value : 1.0; };
     cost.contention = {ratio(forward_, cost.forward), ratio(input_gradient_, cost.input_gradient),
-                       ratio(weight_gradient_, cost.weight_gradient), ratio(update_, cost.update),
-                       cost.forward.value > 0 ? std::sqrt(spread_) / cost.forward.value : 0};
+                       ratio(weight_gradient_, cost.weight_gradient), ratio(update_, cost.update)};
   }
 
  private:
   Seconds forward_, input_gradient_, weight_gradient_, update_;
-  double spread_ = 0;
 };
 
 }  // namespace

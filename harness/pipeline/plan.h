@@ -83,11 +83,9 @@ struct StageCost {
   Seconds clear = {};                    // zeroing the gradients before the first one of an update
   Seconds batched_weight_gradient = {};  // per micro-batch, of several whose W is one product
   Seconds split_weight_gradient = {};    // of a W that is a separate op
-  // Per pass of the whole stage: slowdown factor while all neighbouring ranks compute, and the spread of ops
-  // (PassMeasurement).
+  // Per pass of the whole stage: slowdown factor while all neighbouring ranks compute (PassMeasurement).
   struct Contention {
     double forward = 1, input_gradient = 1, weight_gradient = 1, update = 1;
-    double spread = 0;
   };
   Contention contention = {};
   double pair_share = 1;  // an op in an overlapped pair takes this share of its own seconds

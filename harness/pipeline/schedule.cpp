@@ -65,19 +65,9 @@ PlacedSchedule repeated(const Schedule& schedule, const StageGraph& graph, const
   return result;
 }
 
-char letter(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return 'F';
-    case OpKind::backward:
-      return 'B';
-    case OpKind::input_gradient:
-      return 'I';
-    case OpKind::weight_gradient:
-      return 'W';
-  }
-  return '?';
-}
+static constexpr std::string_view kLetters = "FBIW";  // in OpKind's order
+
+char letter(OpKind kind) { return kLetters[static_cast<std::size_t>(kind)]; }
 
 std::string micro_text(Micro micro, int sequence_chunks) {
   if (sequence_chunks == 1) return std::to_string(micro.value);
@@ -88,8 +78,7 @@ std::string to_text(const Op& op, int sequence_chunks) {
   return std::to_string(op.stage.value) + letter(op.kind) + micro_text(op.micro, sequence_chunks);
 }
 
-// Of `chunk`: the number after the point, -1 if there is none; null: a point is a mistake.
-static Op parse_op_of_chunk(std::string_view text, int* chunk) {
+Op parse_op(std::string_view text) {
   const auto bad = [&] {
     return InputError("", "'" + std::string(text) + "' is not an op", "write stage, F|B|I|W, micro-batch, like 5I2");
   };
@@ -97,23 +86,15 @@ static Op parse_op_of_chunk(std::string_view text, int* chunk) {
   const char* const end = text.data() + text.size();
   const auto stage = std::from_chars(text.data(), end, op.stage.value);
   if (stage.ec != std::errc() || stage.ptr == end || op.stage.value < 0) throw bad();
-  const std::string_view letters = "FBIW";
-  const std::size_t kind = letters.find(*stage.ptr);
+  const std::size_t kind = kLetters.find(*stage.ptr);
   if (kind == std::string_view::npos) throw bad();
   op.kind = static_cast<OpKind>(kind);
-  auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
-  if (chunk) *chunk = -1;
-  if (chunk && micro.ec == std::errc() && micro.ptr != end && *micro.ptr == '.') {
-    micro = std::from_chars(micro.ptr + 1, end, *chunk);
-    if (*chunk < 0 || *chunk > 10'000) throw bad();
-  }
+  const auto micro = std::from_chars(stage.ptr + 1, end, op.micro.value);
   if (micro.ec != std::errc() || micro.ptr != end || op.micro.value < 0) throw bad();
   // Tables are made by stage and micro-batch: a slip of the keyboard must not ask for all memory.
   if (op.stage.value > 1'000'000 || op.micro.value > 1'000'000) throw bad();
   return op;
 }
-
-Op parse_op(std::string_view text) { return parse_op_of_chunk(text, nullptr); }
 
 std::vector<std::string> step_texts(const std::vector<Op>& ops, int sequence_chunks) {
   std::vector<std::string> steps;
@@ -136,80 +117,6 @@ std::string to_text(const Schedule& schedule) {
     text += "\n";
   }
   return text;
-}
-
-// "5I2" or "(5F1;2B0)".
-static void parse_step(std::string_view text, std::vector<Op>& ops, std::vector<int>& chunks) {
-  const auto add = [&](std::string_view op) { ops.push_back(parse_op_of_chunk(op, &chunks.emplace_back())); };
-  if (!text.starts_with('(')) {
-    add(text);
-    return;
-  }
-  const std::size_t middle = text.find(';');
-  if (middle == std::string_view::npos || !text.ends_with(')'))
-    throw InputError("", "'" + std::string(text) + "' is not a pair of ops", "write two ops like (5F1;2B0)");
-  add(text.substr(1, middle - 1));
-  ops.back().overlapped = true;
-  add(text.substr(middle + 1, text.size() - middle - 2));
-}
-
-// From micro-batch and chunk of every op, -1 for none, to the numbers that a schedule counts.
-static void number_chunks(Schedule& schedule, const std::vector<std::vector<int>>& chunks) {
-  int most = -1, least = 0;
-  for (const std::vector<int>& of_rank : chunks)
-    for (const int chunk : of_rank) most = std::max(most, chunk), least = std::min(least, chunk);
-  if (most < 0) return;
-  if (least < 0)
-    throw InputError("", "some ops name a chunk of their sequence and some do not", "write all of them like 5I2.1");
-  schedule.sequence_chunks = most + 1;
-  for (std::size_t r = 0; r < chunks.size(); ++r)
-    for (std::size_t k = 0; k < chunks[r].size(); ++k) {
-      Micro& micro = schedule.ranks[r][k].micro;
-      if (micro.value > 1'000'000 / schedule.sequence_chunks)
-        throw InputError("", "micro-batch " + std::to_string(micro.value) + " of " +
-                                 std::to_string(schedule.sequence_chunks) + " chunks is more than there can be");
-      micro.value = micro.value * schedule.sequence_chunks + chunks[r][k];
-    }
-}
-
-Schedule parse_schedule(std::string_view text) {
-  Schedule schedule;
-  std::vector<std::vector<int>> chunks;
-  int line_number = 0;
-  while (!text.empty()) {
-    ++line_number;
-    const std::size_t newline = text.find('\n');
-    std::string_view line = text.substr(0, newline);
-    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
-    if (line.empty()) continue;
-    if (line == "forward only" && schedule.ranks.empty()) {
-      schedule.forward_only = true;
-      continue;
-    }
-    const std::string where = "line " + std::to_string(line_number);
-    const std::string head = "rank " + std::to_string(schedule.ranks.size()) + ":";
-    if (!line.starts_with(head)) throw InputError(where, "expected '" + head + "'");
-    line.remove_prefix(head.size());
-    auto& ops = schedule.ranks.emplace_back();
-    chunks.emplace_back();
-    while (!line.empty()) {
-      const std::size_t space = std::min(line.find(' '), line.size());
-      if (space > 0) {
-        try {
-          parse_step(line.substr(0, space), ops, chunks.back());
-        } catch (const InputError& e) {
-          throw InputError(where, e.what());
-        }
-      }
-      line.remove_prefix(std::min(space + 1, line.size()));
-    }
-  }
-  number_chunks(schedule, chunks);
-  for (const auto& ops : schedule.ranks)
-    for (const Op& op : ops) schedule.microbatches = std::max(schedule.microbatches, op.micro.value + 1);
-  if (const int over = schedule.microbatches % schedule.sequence_chunks; over > 0)
-    schedule.microbatches += schedule.sequence_chunks - over;
-  return schedule;
 }
 
 StageGraph chain(int stages) {
@@ -287,12 +194,6 @@ int Placement::rank_count() const {
     for (const Rank rank : ranks) count = std::max(count, rank.value + 1);
   for (const Rank rank : weight_gradient_ranks) count = std::max(count, rank.value + 1);
   return count;
-}
-
-Placement one_stage_per_rank(int ranks) {
-  Placement placement;
-  for (int r = 0; r < ranks; ++r) placement.stages.push_back({Rank(r)});
-  return placement;
 }
 
 std::vector<RankPeak> peaks(const Schedule& schedule) {

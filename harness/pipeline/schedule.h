@@ -1,5 +1,5 @@
-// Schedule: for every rank the list of compute ops it runs, in order. It has a text form that round-trips: "5I2" is
-// stage 5, input gradient, micro-batch 2. Systems give compute ops only; lowering (harness/program/program.h) adds
+// Schedule: for every rank the list of compute ops it runs, in order. It has a text form: "5I2" is stage 5, input
+// gradient, micro-batch 2. Systems give compute ops only; lowering (harness/program/program.h) adds
 // communication, reductions and optimizer steps.
 //   F forward, B whole backward, I input gradient, W weight gradient (B = I + W, unsplit).
 // B never means the input gradient here, unlike in the zero-bubble and ZeroPP papers. If sequences are cut into k
@@ -73,7 +73,6 @@ Op parse_op(std::string_view text);                          // of whole sequenc
 std::vector<std::string> step_texts(const std::vector<Op>& ops, int sequence_chunks = 1);
 // One line per rank: "rank 0: 0F0 0F1 ..."; for inference after the line "forward only".
 std::string to_text(const Schedule& s);
-Schedule parse_schedule(std::string_view text);  // the inverse; throws InputError with the line
 
 // The stage DAG: which stages feed which. A chain unless the plan says otherwise.
 struct StageGraph {
@@ -135,7 +134,6 @@ struct Placement {
   }
   int rank_count() const;
 };
-Placement one_stage_per_rank(int ranks);
 
 // A schedule and its placement repeated `times` times, each time with the following micro-batches. Throws InputError if
 // the replicas of a stage do not divide its ops and stages take several micro-batches at once.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/program/example_schedules.h"
+
 namespace sluice {
 namespace {
 

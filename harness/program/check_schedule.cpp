@@ -10,19 +10,8 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kKinds = 4;
-constexpr std::size_t place_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return 0;
-    case OpKind::backward:
-      return 1;
-    case OpKind::input_gradient:
-      return 2;
-    case OpKind::weight_gradient:
-      return 3;
-  }
-  return 0;
-}
+constexpr std::size_t place_of(OpKind kind) { return static_cast<std::size_t>(kind); }
+static_assert(place_of(OpKind::weight_gradient) == kKinds - 1);
 
 // A number for every op that a schedule could have: how often it was seen.
 class OpCounts {

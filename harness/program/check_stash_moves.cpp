@@ -10,19 +10,10 @@ namespace {
 enum class StashPlace { nowhere, device, copied, host, coming };
 
 const char* words_of(StashPlace place) {
-  switch (place) {
-    case StashPlace::nowhere:
-      return "there is none";
-    case StashPlace::device:
-      return "it is on the device only";
-    case StashPlace::copied:
-      return "it is on the device, a copy goes to the host";
-    case StashPlace::host:
-      return "it is on the host only";
-    case StashPlace::coming:
-      return "it is back on the device";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"there is none", "it is on the device only",
+                                           "it is on the device, a copy goes to the host", "it is on the host only",
+                                           "it is back on the device"};
+  return kTexts[static_cast<std::size_t>(place)];
 }
 
 }  // namespace

@@ -1,12 +1,77 @@
-// For tests and benchmarks: schedules whose properties are known, and random valid ones.
+// For tests and benchmarks: schedules read from their text, those whose properties are known, and random valid ones.
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "harness/base/split.h"
+#include "harness/pipeline/offload.h"
 #include "harness/pipeline/schedule.h"
 
 namespace sluice {
+
+inline Placement one_stage_per_rank(int ranks) {
+  Placement placement;
+  for (int r = 0; r < ranks; ++r) placement.stages.push_back({Rank(r)});
+  return placement;
+}
+
+// The inverse of to_text().
+inline Schedule parse_schedule(const std::string& text) {
+  Schedule schedule;
+  std::vector<int> chunks;  // of every op, where sequences are cut
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "forward only") schedule.forward_only = true;
+    if (!line.starts_with("rank")) continue;
+    std::vector<Op>& ops = schedule.ranks.emplace_back();
+    std::istringstream steps(line.substr(line.find(':') + 1));
+    for (std::string step; steps >> step;) {
+      const bool pair = step.starts_with('(');
+      for (const std::string& op : split(pair ? step.substr(1, step.size() - 2) : step, ";")) {
+        const std::size_t point = std::min(op.find('.'), op.size());
+        ops.push_back(parse_op(op.substr(0, point)));
+        if (point < op.size()) chunks.push_back(std::stoi(op.substr(point + 1)));
+        schedule.microbatches = std::max(schedule.microbatches, ops.back().micro.value + 1);
+      }
+      if (pair) ops[ops.size() - 2].overlapped = true;
+    }
+  }
+  if (chunks.empty()) return schedule;
+  schedule.sequence_chunks = 1 + *std::ranges::max_element(chunks);
+  schedule.microbatches *= schedule.sequence_chunks;
+  auto chunk = chunks.begin();
+  for (std::vector<Op>& ops : schedule.ranks)
+    for (Op& op : ops) op.micro = Micro(op.micro.value * schedule.sequence_chunks + *chunk++);
+  return schedule;
+}
+
+// Every stash whose backward does not follow within three ops of its forward: out after the forward, free an op later,
+// back an op before the I or B.
+inline Offload offload_all(const Schedule& schedule) {
+  Offload offload;
+  for (const std::vector<Op>& ops : schedule.ranks) {
+    std::vector<StashMove>& moves = offload.ranks.emplace_back();
+    std::map<std::pair<StageId, Micro>, std::size_t> forwards;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      const Op& op = ops[k];
+      if (op.kind == OpKind::forward) forwards[{op.stage, op.micro}] = k;
+      if (op.kind != OpKind::backward && op.kind != OpKind::input_gradient) continue;
+      const std::size_t forward = forwards.at({op.stage, op.micro});
+      if (forward + 3 > k) continue;
+      moves.push_back({StashMove::Kind::out, forward + 1, op.stage, op.micro});
+      moves.push_back({StashMove::Kind::free, forward + 2, op.stage, op.micro});
+      moves.push_back({StashMove::Kind::back, k - 1, op.stage, op.micro});
+    }
+    std::ranges::stable_sort(moves, {}, &StashMove::before);
+  }
+  return offload;
+}
 
 // Rank r = stage r; min(p - 1 - r, m) forwards, then one forward and one backward in turn.
 inline Schedule example_1f1b(int ranks, int microbatches) {

@@ -5,6 +5,7 @@
 
 #include "harness/base/expect_error.h"
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/program/staleness.h"
 

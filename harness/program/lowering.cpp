@@ -19,17 +19,10 @@ namespace {
 bool makes_weight_gradient(const Op& op) { return makes_weight_gradient(opcode_of(op.kind)); }
 bool makes_input_gradient(const Op& op) { return op.kind == OpKind::backward || op.kind == OpKind::input_gradient; }
 
-Opcode opcode_of(StashMove::Kind kind) {
-  switch (kind) {
-    case StashMove::Kind::out:
-      return Opcode::stash_out;
-    case StashMove::Kind::free:
-      return Opcode::stash_free;
-    case StashMove::Kind::back:
-      return Opcode::stash_back;
-  }
-  return Opcode::stash_out;
+constexpr Opcode opcode_of(StashMove::Kind kind) {
+  return static_cast<Opcode>(static_cast<int>(Opcode::stash_out) + static_cast<int>(kind));
 }
+static_assert(opcode_of(StashMove::Kind::back) == Opcode::stash_back);
 
 Instruction compute(const Op& op, Opcode opcode, const WeightRead& read) {
   return {.opcode = opcode,

@@ -9,6 +9,7 @@
 #include "harness/pipeline/plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/program/program.h"
 #include "harness/program/program_test_support.h"

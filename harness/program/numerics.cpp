@@ -4,7 +4,6 @@
 #include <bit>
 #include <deque>
 #include <map>
-#include <string>
 #include <utility>
 #include <variant>
 

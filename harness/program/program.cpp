@@ -1,86 +1,53 @@
 #include "harness/program/program.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <utility>
 
 namespace sluice {
 
 Instruction other_end(Instruction message) {
   std::swap(message.stage, message.peer_stage);
-  if (is_send(message.opcode)) {
-    message.opcode = matching_receive(message.opcode);
-    return message;
-  }
-  for (const Opcode send : {Opcode::send_activation, Opcode::send_gradient, Opcode::send_stash,
-                            Opcode::send_weight_gradient, Opcode::send_stepped, Opcode::send_credit})
-    if (matching_receive(send) == message.opcode) {
-      message.opcode = send;
-      break;
-    }
+  message.opcode = static_cast<Opcode>(static_cast<int>(message.opcode) + (is_send(message.opcode) ? 1 : -1));
   return message;
 }
 
+// Per opcode, of: {0} stage, {1} edge of a send, {2} edge of a receive, {3} micro-batch.
+static constexpr std::array kTexts = {"{0}F{3}",
+                                      "{0}B{3}",
+                                      "{0}I{3}",
+                                      "{0}W{3}",
+                                      "{0}R{3}",
+                                      "send_activation {1} {3}",
+                                      "receive_activation {2} {3}",
+                                      "send_gradient {1} {3}",
+                                      "receive_gradient {2} {3}",
+                                      "send_stash {0} {3}",
+                                      "receive_stash {0} {3}",
+                                      "send_weight_gradient {0}",
+                                      "receive_weight_gradient {0}",
+                                      "send_stepped",
+                                      "receive_stepped",
+                                      "send_credit {1} {3}",
+                                      "receive_credit {2} {3}",
+                                      "reduce {0}",
+                                      "reduce_copies {0}",
+                                      "reduce_norm",
+                                      "step {0}",
+                                      "gather {0}",
+                                      "free {0}",
+                                      "reduce_scatter {0}",
+                                      "stash_out {0} {3}",
+                                      "stash_free {0} {3}",
+                                      "stash_back {0} {3}"};
+static_assert(kTexts.size() == static_cast<std::size_t>(Opcode::stash_back) + 1);
+
 std::string to_text(const Instruction& i, int sequence_chunks) {
-  const std::string edge = std::to_string(i.stage.value) + "->" + std::to_string(i.peer_stage.value);
-  const std::string from = std::to_string(i.peer_stage.value) + "->" + std::to_string(i.stage.value);
-  const std::string micro = micro_text(i.micro, sequence_chunks);
-  const std::string stage = std::to_string(i.stage.value);
-  switch (i.opcode) {
-    case Opcode::forward:
-      return stage + "F" + micro;
-    case Opcode::backward:
-      return stage + "B" + micro;
-    case Opcode::input_gradient:
-      return stage + "I" + micro;
-    case Opcode::weight_gradient:
-      return stage + "W" + micro;
-    case Opcode::recompute:
-      return stage + "R" + micro;
-    case Opcode::send_activation:
-      return "send_activation " + edge + " " + micro;
-    case Opcode::receive_activation:
-      return "receive_activation " + from + " " + micro;
-    case Opcode::send_gradient:
-      return "send_gradient " + edge + " " + micro;
-    case Opcode::receive_gradient:
-      return "receive_gradient " + from + " " + micro;
-    case Opcode::send_stash:
-      return "send_stash " + stage + " " + micro;
-    case Opcode::receive_stash:
-      return "receive_stash " + stage + " " + micro;
-    case Opcode::send_weight_gradient:
-      return "send_weight_gradient " + stage;
-    case Opcode::receive_weight_gradient:
-      return "receive_weight_gradient " + stage;
-    case Opcode::send_stepped:
-      return "send_stepped";
-    case Opcode::receive_stepped:
-      return "receive_stepped";
-    case Opcode::send_credit:
-      return "send_credit " + edge + " " + micro;
-    case Opcode::receive_credit:
-      return "receive_credit " + from + " " + micro;
-    case Opcode::reduce_gradients:
-      return "reduce " + stage;
-    case Opcode::reduce_copies:
-      return "reduce_copies " + stage;
-    case Opcode::reduce_norm:
-      return "reduce_norm";
-    case Opcode::optimizer_step:
-      return "step " + stage;
-    case Opcode::gather_weights:
-      return "gather " + stage;
-    case Opcode::free_weights:
-      return "free " + stage;
-    case Opcode::reduce_scatter:
-      return "reduce_scatter " + stage;
-    case Opcode::stash_out:
-      return "stash_out " + stage + " " + micro;
-    case Opcode::stash_free:
-      return "stash_free " + stage + " " + micro;
-    case Opcode::stash_back:
-      return "stash_back " + stage + " " + micro;
-  }
-  return "?";
+  const int stage = i.stage.value, peer = i.peer_stage.value;
+  return fmt::format(fmt::runtime(kTexts[static_cast<std::size_t>(i.opcode)]), stage,
+                     fmt::format("{}->{}", stage, peer), fmt::format("{}->{}", peer, stage),
+                     micro_text(i.micro, sequence_chunks));
 }
 
 std::vector<std::vector<Rank>> collective_groups(const Program& program) {

@@ -16,6 +16,7 @@
 
 namespace sluice {
 
+// F, B, I and W come first, as in OpKind; the receive that takes what a send sends stands right behind the send.
 enum class Opcode : std::uint8_t {
   forward,
   backward,
@@ -49,140 +50,52 @@ enum class Opcode : std::uint8_t {
 };
 
 // The opcode of an op that a schedule lists.
-constexpr Opcode opcode_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return Opcode::forward;
-    case OpKind::backward:
-      return Opcode::backward;
-    case OpKind::input_gradient:
-      return Opcode::input_gradient;
-    case OpKind::weight_gradient:
-      return Opcode::weight_gradient;
-  }
-  return Opcode::forward;
-}
-
+constexpr Opcode opcode_of(OpKind kind) { return static_cast<Opcode>(kind); }
+static_assert(opcode_of(OpKind::weight_gradient) == Opcode::weight_gradient);
 // Ops that a schedule lists: F, B, I and W.
-constexpr bool is_scheduled(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::forward:
-    case Opcode::backward:
-    case Opcode::input_gradient:
-    case Opcode::weight_gradient:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr bool is_scheduled(Opcode opcode) { return opcode <= Opcode::weight_gradient; }
 // Ops that occupy the device with a stage's layers: F, B, I, W and recomputation.
-constexpr bool is_compute(Opcode opcode) { return is_scheduled(opcode) || opcode == Opcode::recompute; }
+constexpr bool is_compute(Opcode opcode) { return opcode <= Opcode::recompute; }
 // Ops that read weights; W does not.
 constexpr bool reads_weights(Opcode opcode) { return is_compute(opcode) && opcode != Opcode::weight_gradient; }
 // Ops that add to a stage's weight gradients.
 constexpr bool makes_weight_gradient(Opcode opcode) {
   return opcode == Opcode::backward || opcode == Opcode::weight_gradient;
 }
+// Ops that end a stash's time as an activation, so that they need all of it.
+constexpr bool reads_stash(Opcode opcode) { return opcode == Opcode::backward || opcode == Opcode::input_gradient; }
 
-constexpr bool is_collective(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::reduce_gradients:
-    case Opcode::reduce_copies:
-    case Opcode::reduce_norm:
-    case Opcode::gather_weights:
-    case Opcode::reduce_scatter:
-      return true;
-    default:
-      return false;
-  }
-}
 // All-reduces of Program::step_groups.
 constexpr bool is_of_step_group(Opcode opcode) {
   return opcode == Opcode::reduce_copies || opcode == Opcode::reduce_norm;
 }
 constexpr bool is_all_reduce(Opcode opcode) { return opcode == Opcode::reduce_gradients || is_of_step_group(opcode); }
+constexpr bool is_collective(Opcode opcode) {
+  return is_all_reduce(opcode) || opcode == Opcode::gather_weights || opcode == Opcode::reduce_scatter;
+}
 // What only sharded stages have.
 constexpr bool is_of_sharded_stage(Opcode opcode) {
   return opcode == Opcode::gather_weights || opcode == Opcode::free_weights || opcode == Opcode::reduce_scatter;
 }
 
 // Moves of a stash between the device and its host.
-constexpr bool is_stash_move(Opcode opcode) {
-  return opcode == Opcode::stash_out || opcode == Opcode::stash_free || opcode == Opcode::stash_back;
-}
-// Ops that end a stash's time as an activation, so that they need all of it.
-constexpr bool reads_stash(Opcode opcode) { return opcode == Opcode::backward || opcode == Opcode::input_gradient; }
+constexpr bool is_stash_move(Opcode opcode) { return opcode >= Opcode::stash_out; }
 
-constexpr bool is_send(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::send_activation:
-    case Opcode::send_gradient:
-    case Opcode::send_stash:
-    case Opcode::send_weight_gradient:
-    case Opcode::send_stepped:
-    case Opcode::send_credit:
-      return true;
-    default:
-      return false;
-  }
+constexpr bool is_message(Opcode opcode) {
+  return opcode >= Opcode::send_activation && opcode <= Opcode::receive_credit;
 }
+constexpr bool is_send(Opcode opcode) {
+  return is_message(opcode) && (static_cast<int>(opcode) - static_cast<int>(Opcode::send_activation)) % 2 == 0;
+}
+constexpr bool is_receive(Opcode opcode) { return is_message(opcode) && !is_send(opcode); }
 // The receive that takes what `send` sends; `send` itself where it is none.
 constexpr Opcode matching_receive(Opcode send) {
-  switch (send) {
-    case Opcode::send_activation:
-      return Opcode::receive_activation;
-    case Opcode::send_gradient:
-      return Opcode::receive_gradient;
-    case Opcode::send_stash:
-      return Opcode::receive_stash;
-    case Opcode::send_weight_gradient:
-      return Opcode::receive_weight_gradient;
-    case Opcode::send_stepped:
-      return Opcode::receive_stepped;
-    case Opcode::send_credit:
-      return Opcode::receive_credit;
-    default:
-      return send;
-  }
+  return is_send(send) ? static_cast<Opcode>(static_cast<int>(send) + 1) : send;
 }
-constexpr bool is_receive(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::receive_activation:
-    case Opcode::receive_gradient:
-    case Opcode::receive_stash:
-    case Opcode::receive_weight_gradient:
-    case Opcode::receive_stepped:
-    case Opcode::receive_credit:
-      return true;
-    default:
-      return false;
-  }
-}
-constexpr bool is_message(Opcode opcode) { return is_send(opcode) || is_receive(opcode); }
 // Messages that are more than a word of control.
-constexpr bool has_values(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::send_stepped:
-    case Opcode::receive_stepped:
-    case Opcode::send_credit:
-    case Opcode::receive_credit:
-      return false;
-    default:
-      return is_message(opcode);
-  }
-}
+constexpr bool has_values(Opcode opcode) { return is_message(opcode) && opcode < Opcode::send_stepped; }
 // Messages along an edge of the stage graph: activations down it, their gradients up it.
-constexpr bool is_along_edge(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::send_activation:
-    case Opcode::receive_activation:
-    case Opcode::send_gradient:
-    case Opcode::receive_gradient:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr bool is_along_edge(Opcode opcode) { return is_message(opcode) && opcode <= Opcode::receive_gradient; }
 
 struct Instruction {
   Opcode opcode = Opcode::forward;

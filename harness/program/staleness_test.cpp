@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {

@@ -9,7 +9,6 @@
 #include "harness/case/costs.h"
 #include "harness/case/make_theory.h"
 #include "harness/case/model_work.h"
-#include "harness/case/optimizer_settings.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <stdexcept>
 
 #include "harness/base/json.h"
 #include "harness/base/visible_text.h"

@@ -11,7 +11,6 @@
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
 #include "harness/base/stop.h"
-#include "harness/case/costs.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/pipeline/system.h"
@@ -49,10 +48,9 @@ static std::map<std::string, std::string> flat_settings(const RunCase& c) {
   const Json settings = to_json(c);
   for (const auto& [key, value] : settings.items()) {
     if (!value.is_object())
-      flat[key] = value.is_string() ? value.get<std::string>() : value.dump();
+      flat[key] = value.text();
     else
-      for (const auto& [inner, of] : value.items())
-        flat[key + "." + inner] = of.is_string() ? of.get<std::string>() : of.dump();
+      for (const auto& [inner, of] : value.items()) flat[key + "." + inner] = of.text();
   }
   return flat;
 }

@@ -29,9 +29,7 @@ double assumed_seconds_per_sample(const RunCase& c, const Workload& workload) {
   const std::vector<Shape> shapes = model.shapes();
   double operations = 0;
   for (const LayerSpec& layer : model.layers) {
-    std::vector<Shape> inputs;
-    for (const int input : layer.inputs) inputs.push_back(input < 0 ? model.inputs[-(input + 1)].shape : shapes[input]);
-    const LayerFlops f = flops(layer, inputs);
+    const LayerFlops f = flops(layer, input_shapes(model, shapes, layer));
     operations += (f.forward + f.input_gradient + f.weight_gradient).value;
   }
   const double ops = 3.0 * static_cast<double>(model.layers.size()) * c.microbatches;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "harness/base/error.h"
+#include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/run/verify.h"
@@ -133,7 +134,7 @@ TEST(Verify, FilesOfAnotherKindAreInputErrors) {
   const Json good = only_case("pipedream-K2-sgd");
   const auto changed = [&](const char* pointer, Json value) {
     Json file = good;
-    file.at_pointer(pointer) = std::move(value);
+    at_pointer(file, pointer) = std::move(value);
     return verify_error_of(file);
   };
   EXPECT_EQ(verify_error_of(good), "");

@@ -9,6 +9,7 @@
 #include "harness/program/message_order.h"
 #include "harness/sim/communication.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 

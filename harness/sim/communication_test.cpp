@@ -5,6 +5,7 @@
 #include "harness/pipeline/replicas.h"
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/made_cluster.h"
 
 namespace sluice {
 namespace {

@@ -175,10 +175,4 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
   return costs;
 }
 
-Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient) {
-  StageCost cost{Seconds(forward), Seconds(input_gradient), Seconds(weight_gradient), Seconds(0), Bytes(0)};
-  cost.split_weight_gradient = cost.weight_gradient;
-  return {std::vector<StageCost>(static_cast<std::size_t>(stages), cost), {}, {}};
-}
-
 }  // namespace sluice

@@ -62,7 +62,4 @@ Costs costs_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster,
 // Costs::host_copies of a plan: for the slowest of a stage's devices or, on this machine, a copy in memory.
 std::vector<Seconds> host_copies_of(const Plan& plan, const CostGraph& graph, const Cluster& cluster);
 
-// Equal stages (`sluice schedule --costs F/I/W`), seconds.
-Costs uniform_costs(int stages, double forward, double input_gradient, double weight_gradient);
-
 }  // namespace sluice

@@ -21,15 +21,12 @@ InterfaceValues interface_values(const ModelGraph& model, std::span<const Shape>
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
     const int index = static_cast<int>(l);
-    std::vector<Shape> inputs;
     for (const int input : layer.inputs) {
       if (own.contains(input) && !own.contains(index)) sent.insert(input);
       if (!own.contains(input) && own.contains(index) && input >= 0) received.insert(input);
-      inputs.push_back(input < 0 ? model.inputs[-1 - input].shape : shapes[input]);
     }
-    if (!own.contains(index)) continue;
-    if (no_gradient[l]) continue;
-    const StashSpec keeps = stash(layer, inputs, storage);
+    if (!own.contains(index) || no_gradient[l]) continue;
+    const StashSpec keeps = stash(layer, input_shapes(model, shapes, layer), storage);
     for (const int input : layer.inputs) {
       if (keeps.keeps_input) until_input_gradient.insert(tensor_of(input));
       if (keeps.input_until_weight_gradient) until_weight_gradient.insert(tensor_of(input));

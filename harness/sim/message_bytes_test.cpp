@@ -4,7 +4,9 @@
 
 #include <map>
 
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
+#include "harness/sim/made_cluster.h"
 
 namespace sluice {
 namespace {

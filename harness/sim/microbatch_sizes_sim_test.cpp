@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/communication.h"
 #include "harness/sim/latency_cluster.h"

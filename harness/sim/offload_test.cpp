@@ -4,8 +4,10 @@
 #include <cstdio>
 
 #include "harness/base/error.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 #include "harness/sim/timed_texts.h"

@@ -1,6 +1,7 @@
 // Sharded stages on the virtual clock: hand-computed times and bytes.
 #include <gtest/gtest.h>
 
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/made_cluster.h"

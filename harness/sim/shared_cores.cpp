@@ -1,7 +1,6 @@
 #include "harness/sim/shared_cores.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "harness/sim/communication.h"
@@ -9,15 +8,13 @@
 namespace sluice {
 
 SharedCores::SharedCores(const Program& program, const Costs& costs, const MessageBytes& message_bytes,
-                         const Cluster::OneMachine& machine, std::optional<std::uint64_t> spread_seed)
+                         const Cluster::OneMachine& machine)
     : program_(program),
       costs_(costs),
       message_bytes_(message_bytes),
       own_(costs.machine.value()),
       machine_(machine),
-      spread_(spread_seed.has_value()),
       ranks_(program.ranks.size()) {
-  if (spread_seed) random_.seed(*spread_seed);
   for (RankState& rank : ranks_)
     for (const int predictions : program.predictions)
       rank.stages.push_back({.predicted = std::vector<int>(static_cast<std::size_t>(predictions), -1)});
@@ -28,7 +25,7 @@ void SharedCores::begin_op(std::size_t r, std::size_t position, int iteration, d
   const OpCost cost = op_cost(r, position, iteration);
   rank.busy = true;
   rank.contended_ratio = cost.contended_ratio;
-  rank.work = Work(cost.seconds * random_factor(program_.ranks[r][position].stage), now, 1);
+  rank.work = Work(cost.seconds, now, 1);
   change_speeds(now);
 }
 
@@ -56,13 +53,6 @@ void SharedCores::change_speeds(double now) {
 double SharedCores::slowdown(double contended_ratio, int neighbours) const {
   if (own_.neighbours < 1) return 1;
   return std::max(1.0, 1 + (contended_ratio - 1) * neighbours / own_.neighbours);
-}
-
-// Mean 1, as wide as the measured spread; quartiles of a normal distribution are 0.6745 deviations away.
-double SharedCores::random_factor(StageId stage) {
-  if (!spread_) return 1;
-  const double deviation = costs_.stages[stage.index()].contention.spread / 0.6745;
-  return std::exp(deviation * normal_(random_) - deviation * deviation / 2);
 }
 
 SharedCores::OpCost SharedCores::op_cost(std::size_t r, std::size_t position, int iteration) {

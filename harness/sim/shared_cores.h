@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -21,9 +19,9 @@ namespace sluice {
 
 class SharedCores {
  public:
-  // costs.machine must be given. All references must outlive this. spread_seed: SimulateOptions.
+  // costs.machine must be given. All references must outlive this.
   SharedCores(const Program& program, const Costs& costs, const MessageBytes& message_bytes,
-              const Cluster::OneMachine& machine, std::optional<std::uint64_t> spread_seed);
+              const Cluster::OneMachine& machine);
 
   // Rank r begins the op or step at `position` of its program at `now`, seconds. Until it ends, r keeps a core busy.
   void begin_op(std::size_t r, std::size_t position, int iteration, double now);
@@ -64,7 +62,6 @@ class SharedCores {
   bool next_op_is_weight_gradient(std::size_t r, std::size_t position) const;
   double batched_seconds(const StageCost& stage, double microbatches) const;
   double clear_seconds(std::size_t r, StageId stage);
-  double random_factor(StageId stage);
   void change_speeds(double now);
   double slowdown(double contended_ratio, int neighbours) const;
   bool sleeps(double since, double until) const {
@@ -80,9 +77,6 @@ class SharedCores {
   const MessageBytes& message_bytes_;
   const MachineCosts& own_;
   const Cluster::OneMachine machine_;
-  const bool spread_;
-  std::mt19937_64 random_;
-  std::normal_distribution<double> normal_;
   std::vector<RankState> ranks_;
 };
 

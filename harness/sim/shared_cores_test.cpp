@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {
@@ -13,7 +15,7 @@ constexpr Cluster::OneMachine kTwoCores{.between_processes = false, .cores = 2};
 Costs costs_of(int stages, double forward, double backward, double ratio) {
   Costs costs = uniform_costs(stages, forward, backward, 0);
   costs.machine = MachineCosts{.neighbours = 1};
-  for (StageCost& stage : costs.stages) stage.contention = {ratio, ratio, ratio, ratio, 0};
+  for (StageCost& stage : costs.stages) stage.contention = {ratio, ratio, ratio, ratio};
   return costs;
 }
 
@@ -21,12 +23,11 @@ Program program_of(const std::string& schedule, int stages) {
   return checked(lower(parse_schedule(schedule), chain(stages), one_stage_per_rank(stages), {}));
 }
 
-double end_on(const Program& program, const Costs& costs, const Cluster::OneMachine& machine,
-              std::optional<std::uint64_t> spread_seed = {}) {
+double end_on(const Program& program, const Costs& costs, const Cluster::OneMachine& machine) {
   const auto ranks = static_cast<int>(program.rank_count());
   Cluster cluster = latency_cluster(ranks, Seconds(7));  // its links carry nothing
   cluster.one_machine = machine;
-  return simulate(program, costs, cluster, identity_devices(ranks), {.trace = false, .spread_seed = spread_seed}).end;
+  return simulate(program, costs, cluster, identity_devices(ranks), {.trace = false}).end;
 }
 
 const std::string kTwoMicros = "rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1\n";
@@ -188,19 +189,6 @@ TEST(SharedCoresTest, ABatchOfFewWeightGradientsCostsMoreForEach) {
   EXPECT_DOUBLE_EQ(end("0F0 0I0 0W0 0F1 0I1 0W1"), 4 + 10);
   EXPECT_DOUBLE_EQ(end("0F0 0I0 0F1 0I1 0W0 0W1"), 4 + 6);  // 4 * 1 + 2
   EXPECT_DOUBLE_EQ(end("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3"), 8 + 8);
-}
-
-TEST(SharedCoresTest, SpreadIsSeededAndLeavesTheMeanAlone) {
-  std::string ops = "rank 0:";
-  for (int k = 0; k < 2000; ++k) ops += " 0F" + std::to_string(k) + " 0B" + std::to_string(k);
-  const Program program = program_of(ops + "\n", 1);
-  Costs costs = costs_of(1, 1, 1, 1);
-  costs.stages[0].contention.spread = 0.1;
-  const auto end = [&](std::optional<std::uint64_t> seed) { return end_on(program, costs, kTwoCores, seed); };
-  EXPECT_DOUBLE_EQ(end({}), 4000);
-  EXPECT_EQ(end(1), end(1));
-  EXPECT_NE(end(1), end(2));
-  EXPECT_NEAR(end(1), 4000, 4000 * 0.01);
 }
 
 TEST(SharedCoresTest, TheTraceSaysIntoHowManyChunksSequencesAreCut) {

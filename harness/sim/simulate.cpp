@@ -56,7 +56,7 @@ class Engine {
     if (network_.shares_fairly()) queued_.resize(channels_.size());
     if (collectives_.in_buckets()) find_early_reductions();
     if (cluster.one_machine && costs.machine && !program.forward_only && !disturbed_)
-      cores_ = std::make_unique<SharedCores>(program, costs, message_bytes_, *cluster.one_machine, options.spread_seed);
+      cores_ = std::make_unique<SharedCores>(program, costs, message_bytes_, *cluster.one_machine);
     result_.update_end.assign(static_cast<std::size_t>(options.iterations) * program.updates, 0);
     if (program.forward_only)
       result_.micro_batches = MicroBatchTimes(static_cast<std::size_t>(options.iterations) * program.microbatches);

@@ -25,8 +25,6 @@ struct SimulateOptions {
   // Processes sends in order of time even if no two senders share a medium. This changes only the speed (a check of the
   // faster engine).
   bool time_ordered = false;
-  // On one machine: the seconds of each op vary at random with the measured spread. None: they are constant.
-  std::optional<std::uint64_t> spread_seed = {};
   // Slowdowns of devices and links; null: none. Its clock is `start` seconds ahead of the program's.
   const Interference* interference = nullptr;
   double start = 0;

@@ -5,6 +5,7 @@
 #include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/memory.h"
 #include "harness/sim/simulate.h"
 

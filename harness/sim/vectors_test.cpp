@@ -13,8 +13,10 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

@@ -12,6 +12,7 @@
 #include "harness/program/check_schedule.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

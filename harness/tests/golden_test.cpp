@@ -7,6 +7,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
 #include "harness/sim/latency_cluster.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/tests/training_test_support.h"
 

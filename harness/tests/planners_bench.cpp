@@ -8,11 +8,8 @@
 #include "baselines/dapple/dapple_search.h"
 #include "baselines/pipedream/pipedream_partition.h"
 #include "baselines/piper/piper_search.h"
-#include "harness/base/json.h"
-#include "harness/base/json_reader.h"
 #include "harness/pipeline/system.h"
-#include "harness/plan/ideal_partition.h"
-#include "workloads/profiles/operator_profile.h"
+#include "workloads/profiles/profile.h"
 
 namespace sluice {
 namespace {
@@ -70,15 +67,6 @@ BENCHMARK_CAPTURE(pipedream, gnmt_4x4, "gnmt", kFourByFour, 8.7);
 BENCHMARK_CAPTURE(pipedream, resnet50_4, "resnet50", kFour, 4.3);
 BENCHMARK_CAPTURE(pipedream, resnet50_4x4, "resnet50", kFourByFour, 197);
 BENCHMARK_CAPTURE(pipedream, resnet50_8x2, "resnet50", kEightByTwo, 0);
-
-void ideals(benchmark::State& state, const std::string& input, double authors_seconds) {
-  const std::string file = published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/" + input + ".json");
-  const OperatorGraph graph = read_operator_graph(parse_json_file(file), file);
-  measure(state, authors_seconds, [&] { return ideal_partition(graph).load; });
-}
-BENCHMARK_CAPTURE(ideals, resnet50_inference, "resnet50_inference", 0.45);
-BENCHMARK_CAPTURE(ideals, resnet50_training, "resnet50_training", 0.9);
-BENCHMARK_CAPTURE(ideals, gnmt_inference, "gnmt_inference", 122)->Unit(benchmark::kSecond);
 
 void dapple(benchmark::State& state, const std::string& input, const std::string& cluster_file, int devices) {
   const std::string file = published_profile_path("pipedream/" + input + ".graph.txt");

@@ -10,9 +10,11 @@
 #include "harness/case/predict_update.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/program/schedule_picture.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 #include "harness/tests/test_support.h"
 

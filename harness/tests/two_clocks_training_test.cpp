@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "harness/exec/threads.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 #include "harness/tests/test_support.h"
 

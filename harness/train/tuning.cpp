@@ -1,13 +1,13 @@
 #include "harness/train/tuning.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "harness/case/settings.h"
 #include "results/metrics.h"
 
@@ -121,15 +121,9 @@ RunCase with_chosen_rate(RunCase c, const Tuning& tuning) {
 
 std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& description) {
   const std::size_t slash = description.find('/');
-  std::size_t i = 0, n = 0;
-  const auto whole_number = [](const std::string& text, std::size_t& value) {
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    return error == std::errc() && stop == end;
-  };
-  const bool numbers = slash != std::string::npos && whole_number(description.substr(0, slash), i) &&
-                       whole_number(description.substr(slash + 1), n);
-  if (!numbers || i >= n || n > 1'000'000'000)
+  const std::string after = slash == std::string::npos ? "" : description.substr(slash + 1);
+  const auto i = number_as<std::size_t>(description.substr(0, slash)), n = number_as<std::size_t>(after);
+  if (!i || !n || *i >= *n || *n > 1'000'000'000)
     throw InputError("--shard", "'" + description + "' is not i/n with 0 <= i < n", "write 0/4");
   // Cases that need one training form a group, which has the number of its first case.
   std::vector<std::size_t> group(cases.size());
@@ -147,7 +141,7 @@ std::vector<RunCase> shard(std::vector<RunCase> cases, const std::string& descri
   for (const std::size_t g : group) places.emplace(g, places.size());
   std::vector<RunCase> mine;
   for (std::size_t k = 0; k < cases.size(); ++k)
-    if (places.at(group[k]) % n == i) mine.push_back(std::move(cases[k]));
+    if (places.at(group[k]) % *n == *i) mine.push_back(std::move(cases[k]));
   return mine;
 }
 

@@ -10,6 +10,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/plan/uniform_chain.h"
 #include "harness/program/check_program.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/latency_cluster.h"
 #include "harness/sim/simulate.h"

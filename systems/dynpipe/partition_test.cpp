@@ -7,6 +7,7 @@
 #include <random>
 
 #include "harness/plan/one_f_one_b_without_flush.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 #include "systems/dynpipe/period.h"

@@ -10,6 +10,7 @@
 #include "harness/base/json_reader.h"
 #include "harness/pipeline/orders.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "systems/graphpipe/published_vectors.h"
 
 namespace sluice {

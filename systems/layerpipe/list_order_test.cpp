@@ -5,9 +5,11 @@
 
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/costs.h"
 #include "harness/sim/latency_cluster.h"
+#include "harness/sim/made_cluster.h"
 #include "harness/sim/simulate.h"
 
 namespace sluice {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 
 namespace sluice {
 namespace {

@@ -14,6 +14,7 @@
 #include "harness/plan/make_plan.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/sim/simulate.h"
 #include "systems/spp/device_order.h"

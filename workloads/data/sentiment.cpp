@@ -1,6 +1,5 @@
 #include "workloads/data/sentiment.h"
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -8,6 +7,7 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "workloads/data/lines.h"
 #include "workloads/data/text.h"
 
@@ -16,13 +16,6 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kMinCount = 2;
-
-std::optional<double> as_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::optional<int> as_label(std::string_view text) {
   if (text == "0" || text == "neg" || text == "negative") return 0;
@@ -72,7 +65,7 @@ std::vector<LabelledText> read_rated_sentences(const std::string& path) {
       throw InputError(at_line(path, i),
                        "has " + std::to_string(fields.size()) + " fields between tabs, not id, rating and text",
                        "is the file cut off?");
-    const auto rating = as_number(fields[1]);
+    const auto rating = number_as<double>(fields[1]);
     if (!rating || !(std::abs(*rating) <= 4))
       throw InputError(at_line(path, i), "rating '" + std::string(fields[1]) + "' is not a number from -4 to 4");
     if (*rating != 0) result.push_back({std::string(fields[0]), std::string(fields[2]), *rating > 0 ? 1 : 0});

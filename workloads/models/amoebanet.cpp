@@ -2,7 +2,6 @@
 // declare it: every cell reads the outputs of the two before it, so that two tensors cross every cut between cells.
 // What that code calls max pooling over 3 x 3 it implements as average pooling, and so does this.
 #include <functional>
-#include <utility>
 
 #include "workloads/models/models.h"
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/model/training_work.h"
 #include "workloads/models/models.h"
 
 namespace sluice {
@@ -105,17 +106,6 @@ const std::vector<Family>& families() {
   return all;
 }
 
-double forward_flops_of(const ModelGraph& graph) {
-  const std::vector<Shape> shapes = graph.shapes();
-  double sum = 0;
-  for (const LayerSpec& layer : graph.layers) {
-    std::vector<Shape> inputs;
-    for (const int i : layer.inputs) inputs.push_back(i < 0 ? graph.inputs[-1 - i].shape : shapes[i]);
-    sum += flops(layer, inputs).forward.value;
-  }
-  return sum;
-}
-
 }  // namespace
 
 PublishedModel published_model(const std::string& family, const Sizes& sizes, const std::string& where) {
@@ -134,7 +124,7 @@ PublishedModel published_model(const std::string& family, const Sizes& sizes, co
     PublishedModel model = known.make(sizes);
     model.units = model.unit_of_layer.back() + 1;
     model.parameters = parameter_count(model.graph);
-    model.forward_flops = forward_flops_of(model.graph);
+    model.forward_flops = forward_flops(model.graph).value;
     return model;
   }
   throw InputError(where, "unknown family of models '" + family + "'", suggestion(family, names));

@@ -1,6 +1,5 @@
 // Residual networks of bottleneck blocks (He et al., CVPR 2016, arXiv 1512.03385), 224 x 224, 1000 classes, at full
 // size for the virtual clock. As usual since, a block's 3 x 3 convolution has the stride.
-#include <utility>
 #include <vector>
 
 #include "workloads/models/models.h"

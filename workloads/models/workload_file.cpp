@@ -18,14 +18,6 @@ namespace {
 
 constexpr int kMaxEpochs = 1'000'000;
 
-std::string one_of(JsonReader& reader, const std::string& key, const std::string& otherwise,
-                   const std::vector<std::string>& names) {
-  const std::string value = reader.text(key, otherwise);
-  if (std::ranges::count(names, value) == 0)
-    reader.fail(key, "unknown value '" + value + "'", suggestion(value, names));
-  return value;
-}
-
 bool learns_classes(const ModelGraph& model) {
   return std::holds_alternative<CrossEntropyLoss>(model.layers.back().kind);
 }
@@ -83,7 +75,7 @@ ModelGraph read_model(JsonReader& reader, const std::string& path) {
 
 void read_data(JsonReader reader, Workload& w) {
   w.dataset = reader.text("set");
-  w.metric = one_of(reader, "metric", w.metric, {"loss", "accuracy", "perplexity"});
+  if (reader.has("metric")) w.metric = reader.one_of("metric", {"loss", "accuracy", "perplexity"});
   w.epochs = reader.integer_or("epochs", w.dataset == "synthetic" ? 0 : 1, 0, kMaxEpochs);
   if (w.dataset == "synthetic" && w.epochs > 0) reader.fail("epochs", "one random batch has no epochs", "leave it out");
   if (w.dataset != "synthetic" && w.epochs == 0) reader.fail("epochs", "is 0", "must be at least 1");
@@ -98,7 +90,7 @@ void read_data(JsonReader reader, Workload& w) {
 
 WorkloadOptimizer read_optimizer(JsonReader reader) {
   WorkloadOptimizer o;
-  o.name = one_of(reader, "kind", o.name, {"sgd", "adam", "adamw"});
+  if (reader.has("kind")) o.name = reader.one_of("kind", {"sgd", "adam", "adamw"});
   o.lr = reader.number_or("learning_rate", o.lr, 0, kMaxNumber);
   o.momentum = reader.number_or("momentum", 0, 0, kMaxNumber);
   o.weight_decay = reader.number_or("weight_decay", 0, 0, kMaxNumber);
@@ -147,7 +139,7 @@ Workload workload_from_json(const Json& json, const std::string& path, const std
                 std::to_string(w.microbatches) + " micro-batches do not divide the batch of " + std::to_string(w.batch),
                 "choose a batch that is a multiple");
   if (reader.has("optimizer")) w.optimizer = read_optimizer(reader.object("optimizer"));
-  one_of(reader, "precision", "fp32", {"fp32"});
+  if (reader.has("precision")) reader.one_of("precision", {"fp32"});
   w.runs_for_real = reader.boolean("runs_for_real", true);
   if (reader.has("single_device_value")) w.single_device_value = reader.number("single_device_value", 0, kMaxNumber);
   if (reader.has("target")) w.target = reader.number("target", 0, kMaxNumber);

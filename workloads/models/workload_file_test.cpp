@@ -27,7 +27,7 @@ class WorkloadFile : public testing::Test {
   // What reading the workload says after a member of it was changed, without the folder's name.
   std::string error(const std::string& pointer, const Json& value) const {
     Json json = usual();
-    json.at_pointer(pointer) = value;
+    at_pointer(json, pointer) = value;
     const std::string path = put(json);
     std::string text = error_of([&] { read_workload(path, "w"); });
     return text.starts_with(folder_) ? text.substr(folder_.size() + 1) : text;

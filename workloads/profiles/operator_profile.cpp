@@ -33,9 +33,7 @@ constexpr double kBytesPerSecond = 2147483648;  // 2 GiB/s, which the costs assu
 OperatorGraph read_operator_graph(const Json& json, const std::string& file) {
   JsonReader reader(json, file);
   OperatorGraph graph;
-  graph.memory = reader.number("maxSizePerFPGA", 0, kMaxNumber);
-  graph.accelerators = reader.integer("maxFPGAs", 0, kMaxCount);
-  graph.cpus = reader.integer("maxCPUs", 0, kMaxCount);
+  for (const char* limit : {"maxSizePerFPGA", "maxFPGAs", "maxCPUs"}) reader.number(limit, 0, kMaxNumber);
   std::map<std::int64_t, int> number_of;
   std::vector<std::string> names;
   for (JsonReader& r : reader.objects("nodes")) {
@@ -92,7 +90,6 @@ PublishedProfile read_operator_profile(const Json& json, const std::string& file
   const double cost_bytes = kBytesPerSecond * (cost_in_seconds && physical ? 1 : 1e-3);
 
   PublishedProfile profile{.costs = {.model = file, .source = "dnn-partitioning profile", .device = "as profiled"}};
-  profile.memory = graph.memory;
   std::vector<int> layer_of(graph.operators.size());
   bool training = false;
   for (std::size_t g = 0; g < groups.members.size(); ++g) {
@@ -120,7 +117,7 @@ PublishedProfile read_operator_profile(const Json& json, const std::string& file
     }
     if (!accelerator)
       throw InputError(file, "'" + layer.name + "' runs on a CPU only",
-                       "a cost graph is of one kind of device; plan such a graph as operators");
+                       "costs are of one kind of device: give a latency on the accelerator of every operator");
     layer.parameters = rounded_bytes(memory, file);
     layer.on.push_back(cpu);
     profile.costs.layers.push_back(layer);

@@ -4,13 +4,12 @@
 // on one line each (the last part is optional; an activation size may be a list "[1.0; 2.0]", whose sum counts) and
 // edge lines that begin with a blank: "\tnode1 -- node2". Times are milliseconds of one mini-batch, sizes bytes. The
 // order of lines means nothing.
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/numbers.h"
 #include "harness/base/split.h"
 #include "workloads/profiles/profile.h"
 
@@ -33,12 +32,10 @@ std::string trimmed(const std::string& text) {
 
 double number(const std::string& text, const std::string& key, const std::string& where) {
   const std::string value = trimmed(text);
-  double result = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(result))
-    throw InputError(where, key + ": '" + value + "' is not a number");
-  if (result < 0) throw InputError(where, key + ": " + value + " is negative");
-  return result;
+  const std::optional<double> result = number_in(value);
+  if (!result) throw InputError(where, key + ": '" + value + "' is not a number");
+  if (*result < 0) throw InputError(where, key + ": " + value + " is negative");
+  return *result;
 }
 
 Node parse_node(const std::string& line, const std::string& where) {

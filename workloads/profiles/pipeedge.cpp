@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <new>
 
 #include "harness/base/error.h"

@@ -2,14 +2,13 @@
 // "timePerSample" is forward and backward of one micro-batch; "syncTimeFw" and "syncTimeBw" are bytes, whatever their
 // names say, with a key per incoming and outgoing edge. bert32a100.json has seconds; gnmt.json and resnet.json have
 // milliseconds, which the authors' program adds to bytes / bandwidth in seconds all the same.
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "workloads/profiles/profile.h"
 
 namespace sluice {
@@ -21,11 +20,9 @@ Bytes bytes(JsonReader& reader, const std::string& key) {
 }
 
 int whole(const std::string& text, JsonReader& reader) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    reader.fail(text, "the key must be a whole number");
-  return value;
+  const auto value = number_as<int>(text);
+  if (!value || *value < 0) reader.fail(text, "the key must be a whole number");
+  return *value;
 }
 
 struct Edge {
@@ -61,9 +58,8 @@ PublishedProfile read_piper_profile(const Json& json, const std::string& file, P
   JsonReader reader(json, file);
   PublishedProfile profile{.costs = {.model = file, .source = "Piper profile", .device = "as profiled"}};
   profile.microbatches = reader.integer("mbsInBatch", 1, kMaxCount);
-  profile.bandwidth = reader.above_zero("bandwidth", kMaxNumber);
-  profile.memory = reader.above_zero("maxMemoryPerDevice", kMaxNumber);
-  reader.integer("maxDevices", 1, kMaxCount);  // the authors' program overrides it too
+  // The authors' program overrides these, too.
+  for (const char* limit : {"bandwidth", "maxMemoryPerDevice", "maxDevices"}) reader.above_zero(limit, kMaxNumber);
 
   Nodes nodes;
   std::vector<JsonReader> node_readers = reader.objects("nodes");

@@ -4,8 +4,7 @@
 //   Piper JSON             "mbsInBatch", "nodes" with "TMPCs"
 //   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h reads all of it)
 //   PipeEdge YAML          models.yml with device_types.yml; "FILE#MODEL" picks a model
-// A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h. Every reader throws
-// InputError with file, line (or JSON pointer) and reason.
+// Every reader throws InputError with file, line (or JSON pointer) and reason.
 #pragma once
 
 #include <optional>
@@ -27,8 +26,6 @@ struct PublishedProfile {
   CostGraph costs;
   std::vector<std::string> warnings;  // what was assumed, mended or left out; one sentence each
   std::int64_t microbatches = 0;      // of a batch, as published; 0: the file does not say
-  double bandwidth = 0;               // bytes/s, as published; 0: the file does not say
-  double memory = 0;                  // bytes of a device, as published; 0: the file does not say
 };
 
 // The path of a file of workloads/profiles/published, e.g. "piper/gnmt.json"; whether there is one, its reader says.

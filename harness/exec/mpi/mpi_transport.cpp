@@ -13,7 +13,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 
 #include "harness/exec/mpi/mpi_parts.h"
 

@@ -6,6 +6,7 @@
 
 #include "harness/exec/executor_test_support.h"
 #include "harness/exec/mpi/mpi.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 
 namespace sluice {

@@ -11,6 +11,7 @@
 #include "harness/exec/session.h"
 #include "harness/exec/torch/layers/autograd_reference.h"
 #include "harness/exec/torch/layers/layer.h"
+#include "harness/program/example_schedules.h"
 #include "harness/program/lowering.h"
 #include "harness/program/program.h"
 
