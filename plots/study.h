@@ -126,6 +126,15 @@ struct ValidationTable {
   std::string name, title;
   enum class By { all, system, workload, micro_batch, transport, cases } by = By::all;
 };
+template <>
+struct Choices<ValidationTable::By> {
+  static constexpr Choice<ValidationTable::By> all[] = {{ValidationTable::By::all, "all"},
+                                                        {ValidationTable::By::system, "system"},
+                                                        {ValidationTable::By::workload, "workload"},
+                                                        {ValidationTable::By::micro_batch, "micro_batch"},
+                                                        {ValidationTable::By::transport, "transport"},
+                                                        {ValidationTable::By::cases, "cases"}};
+};
 // Its axis and headings, to which charts and texts refer as to those of any table.
 StudyTable description_of(const ValidationTable& table);
 struct ValidationPicture {  // predicted over measured seconds of these cases
