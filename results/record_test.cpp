@@ -31,7 +31,7 @@ std::string any_text() {
   return text;
 }
 std::int64_t any_count() { return *rc::gen::inRange<std::int64_t>(0, std::numeric_limits<std::int64_t>::max()); }
-int any_int() { return *rc::gen::inRange(0, 1 << 30); }
+int any_int() { return *rc::gen::inRange(0, kMaxCount); }
 double any_real() { return *rc::gen::arbitrary<double>(); }
 std::optional<double> maybe_real() { return *rc::gen::arbitrary<bool>() ? std::optional(any_real()) : std::nullopt; }
 bool any_bool() { return *rc::gen::arbitrary<bool>(); }
