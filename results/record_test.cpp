@@ -447,9 +447,9 @@ TEST(Record, TheSchemaHasEveryMemberThatIsWritten) {
   for (const OptimizerKind kind : {OptimizerKind::muon, OptimizerKind::rotated_adam})
     every["options"]["optimizer"].update(
         to_json(OptimizerSpec{.kind = kind, .beta1 = 0.5, .beta2 = 0.5, .epsilon = 1, .refresh_as_released = true}));
-  every["options"].erase("variant");  // any text
+  every["options"].erase("variant");   // any text
   every["seal"] = "0123456789abcdef";  // the store's
-  every["curve"][0].erase("extra");   // any names
+  every["curve"][0].erase("extra");    // any names
   same_members(schema, every, "");
   EXPECT_EQ(schema["properties"]["outcome"]["enum"].size(), std::size(Choices<RecordOutcome>::all));
 }

@@ -165,8 +165,8 @@ TEST(OperatorGroupsGoldenTest, DownSetsAsTheAuthorsCountThem) {
                                                         {"gnmt_inference", 17'914}};
   for (const auto& [input, count] : counts) {
     SCOPED_TRACE(input);
-    const std::string file = published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/" +
-                                                    std::string(input) + ".json");
+    const std::string file =
+        published_profile_path("dnn-partitioning/throughput-inputs/LayerGraphs/" + std::string(input) + ".json");
     const OperatorGraph graph = read_operator_graph(parse_json_file(file), file);
     EXPECT_EQ(down_sets(group_operators(graph).predecessors, 40'000).count(), count);
   }
