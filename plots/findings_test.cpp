@@ -211,7 +211,8 @@ TEST(Study, HoldsTheVirtualClockAgainstTheWallClock) {
       R"({"validation": {"name": "all", "title": "Errors"}},
          {"validation": {"name": "system", "by": "system"}}, {"validation": {"name": "far", "by": "cases"}},
          {"text": "A middle error of {middle}.",
-          "figures": {"middle": {"table": "all", "column": "median", "lines": {"compared": "seconds of an update"}}}})");
+          "figures": {"middle": {"table": "all", "column": "median",
+                                 "lines": {"compared": "seconds of an update"}}}})");
   const std::string page = findings_page(study, records).markdown;
   EXPECT_NE(page.find("A middle error of 10.0 %."), std::string::npos) << page;  // of 10, 25 and 6.7 %
   EXPECT_NE(page.find("| 66.7 % (2 of 3) |"), std::string::npos) << page;  // one_f_one_b before zero_bubble is wrong
