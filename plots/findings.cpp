@@ -143,11 +143,11 @@ std::string how_it_was_run(const Study& study, std::span<const Record> records) 
 class PageWriter {
  public:
   PageWriter(const Study& study, std::span<const Record> records)
-      : study_(study), records_(records), runs_(study_runs(records)) {
+      : study_(study), records_(records), runs_(study_runs(records)), validation_(validate(validated_cases(records))) {
     for (const auto& section : study.sections) {
       if (const auto* table = std::get_if<StudyTable>(&section)) fill_in(*table);
       if (const auto* table = std::get_if<ValidationTable>(&section))
-        tables_.insert_or_assign(table->name, fill(*table, validate(validated_cases(records_))));
+        tables_.insert_or_assign(table->name, fill(*table, validation_));
     }
   }
 
@@ -206,9 +206,7 @@ class PageWriter {
   void add(const ComparisonPicture& picture) { add_picture(study_chart(picture, records_)); }
   void add(const TablePicture& picture) { add_picture(study_chart(picture, tables_.at(picture.table))); }
 
-  void add(const ValidationPicture& picture) {
-    add_picture(validation_chart(picture.name, validate(validated_cases(records_))));
-  }
+  void add(const ValidationPicture& picture) { add_picture(validation_chart(picture.name, validation_)); }
 
   void add(const PublishedFindings& published) {
     page_.markdown += "## Published and found\n\n";
@@ -233,6 +231,7 @@ class PageWriter {
   const Study& study_;
   std::span<const Record> records_;
   std::vector<StudyRun> runs_;
+  const Validation validation_;
   std::map<std::string, FilledTable> tables_;  // by name
   FindingsPage page_;
 };
