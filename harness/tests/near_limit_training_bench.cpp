@@ -2,17 +2,24 @@
 //
 //   (step of one process, whole batch / ranks / (1 - bubble of the order)) / measured step,
 //
-// on two ranks with eight micro-batches. The bubble is the order's own where F, I and W of all stages take as long;
-// what the share lacks is what unequal stages, smaller products and the executor cost. The process and the pipeline
-// train in turn; steps are medians. Stages are cut by a measured profile, which is made before, once.
+// on two ranks with eight micro-batches. The bubble is the order's own where F, I and W of all stages take as long. No
+// runtime reaches that limit: products of an eighth of the batch are slower, layers do not divide into equal stages, and
+// two cores that compute at once share caches and memory. So two more limits are printed, the ends of the order with the
+// stages as they are cut and the ops as the profile measured them, without messages and without the executor:
+// kernels_ms with ops that run alone, contended_ms with ops beside which the other core computes. What
+// share_of_contended lacks is the executor's. The process and the pipeline train in turn; steps are medians. Stages are
+// cut by a measured profile, which is made before, once.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <vector>
 
 #include "harness/base/json.h"
+#include "harness/case/make_program.h"
+#include "harness/case/prepare.h"
 #include "harness/case/settings.h"
 #include "harness/case/test_profiles.h"
 #include "harness/pipeline/system.h"
@@ -28,18 +35,23 @@ namespace {
 
 constexpr int kRanks = 2, kMicrobatches = 8;
 
+// The end of the program's order in seconds, without messages.
+double end_of(const Program& program, const Costs& costs) {
+  const Cluster cluster = latency_cluster(kRanks, Seconds(0));
+  return simulate(program, costs, cluster, std::array{DeviceId(0), DeviceId(1)}, {.trace = false}).end;
+}
+
 // 1 - bubble.
 double busy_share(const std::string& name) {
   const System& system = find_system(name, "benchmark");
   const StageCost stage{Seconds(1), Seconds(1), Seconds(1), Seconds(0), Bytes(0)};
   const Options options = resolve_options(system.options, {}, "benchmark");
-  const Cluster cluster = latency_cluster(kRanks, Seconds(0));
-  const UniformChain chain = uniform_chain(system, options, cluster, kRanks, kMicrobatches, stage);
+  const UniformChain chain =
+      uniform_chain(system, options, latency_cluster(kRanks, Seconds(0)), kRanks, kMicrobatches, stage);
   const ScheduleProblem& problem = chain.problem;
   const Program program =
       lower(system.schedule(problem, options), problem.graph, problem.placement, system.weights(problem, options));
-  const double end = simulate(program, {problem.costs, {}}, cluster, chain.devices, {.trace = false}).end;
-  return 3.0 * kMicrobatches / end;
+  return 3.0 * kMicrobatches / end_of(program, {problem.costs, {}});
 }
 
 class Subject {
@@ -58,6 +70,23 @@ class Subject {
     const Record record = run_case(case_, test_profiles(), {});
     if (record.outcome != RecordOutcome::ok) throw std::runtime_error(record.reason);
     return static_cast<double>(record.samples_per_step) / throughput(record).value().samples_per_second;
+  }
+  // The least seconds of an update with the profile's ops and no executor. contended: every op takes what it takes
+  // while the other rank computes.
+  double least_seconds(bool contended) const {
+    const Prepared p = prepare(case_, test_profiles());
+    Costs costs{stage_costs(p.plan, p.costs, p.cluster), {}};
+    costs.batched_weight_gradients = p.batched_weight_gradients;
+    for (StageCost& stage : costs.stages) {
+      const StageCost::Contention slower = contended ? stage.contention : StageCost::Contention{};
+      stage.forward = stage.forward * slower.forward;
+      stage.input_gradient = stage.input_gradient * slower.input_gradient;
+      for (Seconds* weights : {&stage.weight_gradient, &stage.batched_weight_gradient, &stage.split_weight_gradient})
+        *weights = *weights * slower.weight_gradient;
+      stage.update = stage.update * slower.update;
+      stage.contention = {};
+    }
+    return end_of(make_program(p, kMicrobatches), costs);
   }
 
  private:
@@ -84,6 +113,12 @@ void near_limit(benchmark::State& state, const std::string& workload, const std:
   state.counters["one_process_ms"] = 1e3 * one;
   state.counters["pipeline_ms"] = 1e3 * two;
   state.counters["share_of_limit"] = one / kRanks / busy_share(system) / two;
+  for (const bool contended : {false, true}) {
+    const std::string name = contended ? "contended" : "kernels";
+    const double least = pipeline.least_seconds(contended);
+    state.counters[name + "_ms"] = 1e3 * least;
+    state.counters["share_of_" + name] = least / two;
+  }
 }
 
 const bool kRegistered = [] {

@@ -49,7 +49,7 @@ TEST(ReferenceRecords, EveryStudyHasASingleDevice) {
   Names without;
   for (const auto& [study, records] : reference())
     if (std::ranges::count(records, "single_device", &Record::system) == 0) without.insert(study);
-  EXPECT_EQ(without, (Names{"dynpipe_wall"}));
+  EXPECT_EQ(without, Names{});
 }
 
 TEST(ReferenceRecords, AreOfCleanCommits) {
@@ -92,7 +92,7 @@ TEST(ReferenceRecords, AreThoseOfTheirSweeps) {
       EXPECT_EQ(recorded.size(), common) << study;
     }
   }
-  EXPECT_EQ(missing, (std::map<std::string, std::size_t>{{"dynpipe_wall", 100}, {"language_model", 304}}));
+  EXPECT_EQ(missing, (std::map<std::string, std::size_t>{{"language_model", 304}}));
 }
 
 // The case of a record without its learning rate and its seed.
