@@ -74,7 +74,8 @@ int leaderboard_command(const LeaderboardArguments& a) {
   std::vector<Record> records = read_files(a.files.empty() ? stored : a.files);
   bool interrupted = false;
   if (!added.empty()) {
-    std::erase_if(records, [&](const Record& r) { return r.system == added && (a.train || r.curve.empty()); });
+    const auto is_training = [](const Record& r) { return r.workload_facts && r.workload_facts->epochs > 0; };
+    std::erase_if(records, [&](const Record& r) { return r.system == added && (a.train || !is_training(r)); });
     for (Record& record : run_added(a, description, added, interrupted)) records.push_back(std::move(record));
   }
   if (a.write && !(a.files.empty() && added.empty())) {  // the page shows what is stored
