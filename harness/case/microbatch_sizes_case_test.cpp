@@ -138,7 +138,7 @@ TEST(MicrobatchSizesOfACaseTest, AreRejectedWithAReasonWhereOneSizeIsAssumed) {
   };
   expect_error(with({{"system", "pipedream"}}), "pipedream is asynchronous");
   expect_error(with({{"system", "pipedream_2bw"}}), "pipedream_2bw is asynchronous");
-  for (const char* planner : {"dapple", "piper", "spp", "graphpipe"})
+  for (const char* planner : {"asteroid", "dapple", "piper", "spp", "graphpipe"})
     expect_error(with({{"system", planner}}), "its planner's objective is for micro-batches of one size");
   expect_error(with({{"system", "seq1f1b"}, {"workload", "gpt_1.3b"}}), "seq1f1b cuts sequences into chunks");
   expect_error(with({{"task", "inference"}}), "inference takes micro-batches of one size");

@@ -149,6 +149,7 @@ bool may_be_idle(const std::string& system, const std::string& key, const std::s
   // Their effect needs a model with branches, devices that differ or change, memory that is short, more ranks, or
   // micro-batches that the ranks do not divide.
   static const std::map<std::string, std::set<std::string>> of_other_problems = {
+      {"asteroid", {"options/in_flight"}},
       {"controllable_memory", {"options/variant"}},
       {"dapple", {"options/warm_up"}},
       {"dynapipe", {"options/injection"}},

@@ -1,6 +1,6 @@
-// Plans that say more than which layers go where - replicated stages in an order of their own
-// (SPP), stages that recompute (Piper), replicas of an asynchronous pipeline (PipeDream-2BW) - on
-// real ranks.
+// Plans that say more than which layers go where - replicated stages in an order of their own (SPP), groups of unequal
+// devices (Asteroid), stages that recompute (Piper), replicas of an asynchronous pipeline (PipeDream-2BW) - on real
+// ranks.
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -50,6 +50,42 @@ TEST(ListOrders, RunOnRealRanksInTheOrderThatWasPlanned) {
     for (const TraceEvent& e : trace.ranks[r])
       if (is_compute(e.instruction.opcode)) ran.push_back(to_text(e.instruction));
     EXPECT_EQ(ran, planned);
+  }
+}
+
+// Asteroid's plan on 4 devices of unequal speed with links of `bandwidth` bytes/s.
+TestSetup asteroid_setup(const ModelGraph& model, double bandwidth, const char* in_flight) {
+  TestSetup setup("asteroid", {{"in_flight", in_flight}}, model, 4, kBatch, 8);
+  Prepared& p = setup.prepared;
+  p.cluster = load_cluster("flat:4,bandwidth=" + std::to_string(bandwidth) + "B/s", "");
+  p.cluster.devices[2].speed = 0.5;
+  p.cluster.devices[3].speed = 0.25;
+  adopt_pipeline(p, make_plan(*p.system, {p.costs, p.cluster, 4, kBatch, 8, {}}, p.options));
+  return setup;
+}
+
+TEST(UnequalDevices, OfAnAsteroidPlanTrainAsOneDeviceDoesInThePredictedMemory) {
+  const ModelGraph model = test_transformer();
+  const DataFeed feed = random_feed(model, kBatch * kUpdates);
+  const Training exact{.double_precision = true}, training;
+  const Numbers reference = train(TestSetup("single_device", {}, model, 1, kBatch, 8), feed, exact);
+  for (const char* in_flight : {"steps", "stages"}) {
+    SCOPED_TRACE(in_flight);
+    // The fastest links with which it plans several stages, one of them replicated.
+    const auto is_hybrid = [](const TestSetup& setup) {
+      const auto& stages = setup.prepared.plan.stages;
+      return stages.size() > 1 && setup.prepared.ranks.devices.size() > stages.size();
+    };
+    double bandwidth = 1e12;
+    while (bandwidth > 1 && !is_hybrid(asteroid_setup(model, bandwidth, in_flight))) bandwidth /= 2;
+    ASSERT_GT(bandwidth, 1);
+    const TestSetup setup = asteroid_setup(model, bandwidth, in_flight);
+    expect_close(train(setup, feed, exact), reference, model, 1e-12);
+    const Program program = make_program(setup.prepared, 8);
+    std::vector<MemoryByKind> measured;
+    train_by(program, setup, feed, training, &measured);
+    EXPECT_TRUE(
+        as_predicted(measured, memory(program, stage_memory(setup.prepared, training.optimizer, program.rule))));
   }
 }
 

@@ -225,6 +225,7 @@ const RunnableCase kRunnableCases[] = {
     {"piper", "dnn-partitioning/throughput-inputs/LayerGraphs/bert24_training.json", "recompute", "no"},
     {"dapple", "pipedream/vgg16.graph.txt", "warm_up", "a"},
     {"dapple", "pipedream/gnmt.graph.txt", "warm_up", "b"},
+    {"asteroid", "pipedream/vgg16.graph.txt", "in_flight", "steps"},
     {"torchgpipe", "pipedream/vgg16.graph.txt", "balance", "time"},
     {"torchgpipe", "pipedream/resnet50.graph.txt", "balance", "size"},
     {"torchgpipe", "pipedream/gnmt.graph.txt", "balance", "exact"},

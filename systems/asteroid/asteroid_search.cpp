@@ -1,0 +1,231 @@
+#include "systems/asteroid/asteroid_search.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "harness/base/index.h"
+#include "harness/pipeline/plan.h"
+#include "harness/plan/machines.h"
+
+namespace sluice {
+
+RoundSeconds prepend(const AsteroidStep& step, const RoundSeconds& later, int microbatches) {
+  const double work = step.forward + step.backward;
+  return {std::max(microbatches * work, work + later.compute), std::max(step.all_reduce, later.reduce - step.backward)};
+}
+
+namespace {
+
+constexpr std::int64_t kMaxTableEntries = std::int64_t{1} << 21;  // about 128 MiB
+
+// Seconds of consecutive layer groups on every device, and of what is sent for them.
+class GroupSeconds {
+ public:
+  GroupSeconds(const LayerGroupGraph& graph, const CostGraph& costs, const Cluster& cluster, int devices)
+      : bandwidths_(cluster, devices), crossing_(bytes_over_cuts(graph)) {
+    for (const LayerGroup& group : graph.groups) gradients_.push_back(gradients_.back() + group.gradients);
+    for (int d = 0; d < devices; ++d) {
+      Plan one_each;
+      for (const LayerGroup& group : graph.groups)
+        one_each.stages.push_back({.layers = group.layers, .devices = {DeviceId(d)}});
+      auto &forward = forward_.emplace_back(1, 0.0), &backward = backward_.emplace_back(1, 0.0);
+      for (const StageCost& cost : stage_costs(one_each, costs, cluster)) {
+        forward.push_back(forward.back() + cost.forward.value);
+        backward.push_back(backward.back() + (cost.input_gradient + cost.weight_gradient).value);
+      }
+    }
+  }
+
+  double forward(DeviceId d, int first, int last) const { return between(forward_[d.index()], first, last); }
+  double backward(DeviceId d, int first, int last) const { return between(backward_[d.index()], first, last); }
+
+  // A ring over the slowest link between any two of the devices.
+  double all_reduce(const std::vector<DeviceId>& devices, int first, int last) const {
+    const auto r = static_cast<double>(devices.size());
+    return r == 1 ? 0 : 2 * (r - 1) / r * between(gradients_, first, last) / bandwidths_.within(devices);
+  }
+
+  // A micro-batch and its gradient over the cut before group `cut`, on the slowest link between the two stages.
+  AsteroidStep message(int cut, const std::vector<DeviceId>& from, const std::vector<DeviceId>& to) const {
+    const double seconds = crossing_[cut] / bandwidths_.across(from, to);
+    return {seconds, seconds};
+  }
+
+ private:
+  static double between(const std::vector<double>& sums, int first, int last) { return sums[last] - sums[first]; }
+
+  Bandwidths bandwidths_;
+  std::vector<double> crossing_, gradients_{0};
+  std::vector<std::vector<double>> forward_, backward_;  // [device][group]: of all groups before it
+};
+
+class AsteroidSearch {
+ public:
+  AsteroidSearch(const LayerGroupGraph& graph, const CostGraph& costs, const Cluster& cluster,
+                 const AsteroidOptions& options)
+      : options_(options),
+        seconds_(graph, costs, cluster, options.devices),
+        groups_(count_of(graph.groups)),
+        max_stages_(std::min(groups_, options.devices)) {
+    for (int d = 0; d < options.devices; ++d) {
+      order_.emplace_back(d);
+      memory_.push_back(static_cast<double>(cluster.devices[d].memory.value));
+    }
+    std::ranges::stable_sort(order_, std::greater(), [&](DeviceId d) { return memory_[d.index()]; });
+    const std::int64_t rows = std::int64_t{groups_} * options.devices;
+    if (rows * max_stages_ > kMaxTableEntries) {
+      max_stages_ = static_cast<int>(std::max<std::int64_t>(1, kMaxTableEntries / rows));
+      result_.complete = false;
+    }
+    table_.resize(static_cast<std::size_t>(rows * max_stages_));
+  }
+
+  AsteroidResult run() {
+    const Deadline deadline(options_.limits.seconds);
+    last_stage(0, 0, bytes(0, groups_));  // so that there is a plan if time runs out
+    for (int first = groups_ - 1; first >= 0; --first)
+      for (int last = first + 1; last <= groups_; ++last) {
+        if (deadline.passed()) {
+          result_.complete = false;
+          return finished();
+        }
+        const StageBytes held = bytes(first, last);
+        for (int device = 0; device < options_.devices; ++device) {
+          if (last == groups_) last_stage(first, device, held);
+          for (int next = device + 1; last < groups_ && next < options_.devices; ++next)
+            stage_before(first, last, device, next, held);
+        }
+      }
+    return finished();
+  }
+
+ private:
+  // A pipeline for the last layer groups on the last devices.
+  struct Suffix {
+    RoundSeconds round{kNever, 0};
+    int last = 0, next = 0;         // where its second stage begins: layer group, place in the order of devices
+    std::vector<DeviceId> devices;  // of its first stage
+    int replicas = 0;               // of all its stages
+  };
+
+  // A stage on the `replicas` fastest devices of a group.
+  struct Share {
+    int replicas = 0;
+    double forward = 0, backward = 0;  // seconds of one micro-batch
+    double memory = kNever;            // bytes of the smallest device
+    double work() const { return forward + backward; }
+  };
+
+  struct Group {
+    std::vector<DeviceId> fastest_first;
+    std::vector<Share> shares;  // by work, smallest first
+  };
+
+  Suffix& at(int first, int device, int stages) {
+    return table_[(static_cast<std::size_t>(first) * options_.devices + device) * max_stages_ + stages - 1];
+  }
+
+  // The devices at places [device, next) of the order, for layer groups [first, last).
+  Group group_of(int first, int last, int device, int next) const {
+    Group group{.fastest_first = {order_.begin() + device, order_.begin() + next}, .shares = {}};
+    std::ranges::stable_sort(group.fastest_first, {}, [&](DeviceId d) {
+      return seconds_.forward(d, first, last) + seconds_.backward(d, first, last);
+    });
+    const int max_replicas = std::min({next - device, options_.max_replicas, options_.microbatches});
+    double forward = 0, backward = 0, memory = kNever;
+    for (int k = 0; k < max_replicas; ++k) {
+      const DeviceId d = group.fastest_first[k];
+      forward = std::max(forward, seconds_.forward(d, first, last));
+      backward = std::max(backward, seconds_.backward(d, first, last));
+      memory = std::min(memory, memory_[d.index()]);
+      const double part = static_cast<double>(largest_share(k + 1)) / options_.microbatches;
+      group.shares.push_back({k + 1, part * forward, part * backward, memory});
+    }
+    std::ranges::stable_sort(group.shares, {}, &Share::work);
+    return group;
+  }
+
+  // The max number of micro-batches of a round on one of the replicas.
+  int largest_share(int replicas) const { return (options_.microbatches + replicas - 1) / replicas; }
+
+  bool fits(const Share& share, int replicas_after, int stages_after, const StageBytes& held) const {
+    const int in_flight =
+        std::min(asteroid_in_flight(share.replicas, replicas_after, options_.messages_in_flight ? stages_after : 0),
+                 largest_share(share.replicas));
+    return held.always + in_flight * held.per_micro_batch <= share.memory;
+  }
+
+  StageBytes bytes(int first, int last) const { return options_.bytes ? options_.bytes(first, last) : StageBytes{}; }
+
+  void last_stage(int first, int device, const StageBytes& held) {
+    const Group group = group_of(first, groups_, device, options_.devices);
+    const auto share = std::ranges::find_if(group.shares, [&](const Share& s) { return fits(s, 0, 0, held); });
+    if (share != group.shares.end())
+      add(group, *share, first, groups_, options_.devices, nullptr, at(first, device, 1));
+  }
+
+  void stage_before(int first, int last, int device, int next, const StageBytes& held) {
+    const Group group = group_of(first, last, device, next);
+    const int max_later = std::min({groups_ - last, options_.devices - next, max_stages_ - 1});
+    for (int stages = 1; stages <= max_later; ++stages) {
+      const Suffix& later = at(last, next, stages);
+      if (later.round.compute == kNever) continue;
+      const auto share =
+          std::ranges::find_if(group.shares, [&](const Share& s) { return fits(s, later.replicas, stages, held); });
+      if (share != group.shares.end()) add(group, *share, first, last, next, &later, at(first, device, stages + 1));
+    }
+  }
+
+  // Prepends the stage to the pipeline `later` (null: none), and keeps the result if it is the best.
+  void add(const Group& group, const Share& share, int first, int last, int next, const Suffix* later, Suffix& best) {
+    ++result_.states;
+    AsteroidStep stage{share.forward, share.backward};
+    const RoundSeconds none, &rest = later ? later->round : none;
+    if (prepend(stage, rest, options_.microbatches).compute >= best.round.sum()) return;  // messages only add to it
+    Suffix longer{.last = last,
+                  .next = next,
+                  .devices = {group.fastest_first.begin(), group.fastest_first.begin() + share.replicas},
+                  .replicas = share.replicas + (later ? later->replicas : 0)};
+    stage.all_reduce = seconds_.all_reduce(longer.devices, first, last);
+    longer.round = rest;
+    if (later)
+      longer.round =
+          prepend(seconds_.message(last, longer.devices, later->devices), longer.round, options_.microbatches);
+    longer.round = prepend(stage, longer.round, options_.microbatches);
+    if (longer.round.sum() < best.round.sum()) best = std::move(longer);
+  }
+
+  AsteroidResult finished() {
+    for (int stages = 1; stages <= max_stages_; ++stages) {
+      const Suffix* suffix = &at(0, 0, stages);
+      if (suffix->round.compute == kNever) continue;
+      AsteroidPlan& plan = result_.by_stages[stages];
+      plan.seconds = suffix->round.sum();
+      int first = 0;
+      for (int left = stages; left > 0; --left) {
+        plan.stages.push_back({first, suffix->last, suffix->devices});
+        first = suffix->last;
+        if (left > 1) suffix = &at(suffix->last, suffix->next, left - 1);
+      }
+    }
+    return std::move(result_);
+  }
+
+  const AsteroidOptions& options_;
+  GroupSeconds seconds_;
+  int groups_, max_stages_;
+  std::vector<DeviceId> order_;  // by memory
+  std::vector<double> memory_;   // bytes of every device
+  std::vector<Suffix> table_;    // at()
+  AsteroidResult result_;
+};
+
+}  // namespace
+
+AsteroidResult asteroid_search(const LayerGroupGraph& graph, const CostGraph& costs, const Cluster& cluster,
+                               const AsteroidOptions& options) {
+  return AsteroidSearch(graph, costs, cluster, options).run();
+}
+
+}  // namespace sluice
