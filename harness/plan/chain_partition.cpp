@@ -206,6 +206,17 @@ Plan balanced_chain(const Problem& problem, int stages, const std::string& where
   return chain_on(problem, devices, where);
 }
 
+// The device of every stage.
+static std::vector<DeviceId> devices_of_stages(int devices, int chunks, ChunkPlacement placement) {
+  std::vector<DeviceId> of;
+  for (int c = 0; c < chunks; ++c)
+    for (int k = 0; k < devices; ++k) {
+      const bool back = placement == ChunkPlacement::wave && c % 2 == 1;
+      of.emplace_back(back ? devices - 1 - k : k);
+    }
+  return of;
+}
+
 Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement, const std::string& where) {
   const std::int64_t stages = static_cast<std::int64_t>(chunks) * problem.devices;
   const auto layers = static_cast<std::int64_t>(problem.costs.layers.size());
@@ -213,23 +224,17 @@ Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement,
     throw InputError(where, std::to_string(stages) + " stages for a model of " + std::to_string(layers) + " layers",
                      "use fewer ranks, or fewer stages on each than " + std::to_string(chunks));
   std::vector<std::vector<DeviceId>> devices;
-  for (int c = 0; c < chunks; ++c)
-    for (int k = 0; k < problem.devices; ++k) {
-      const bool back = placement == ChunkPlacement::wave && c % 2 == 1;
-      devices.push_back({DeviceId(back ? problem.devices - 1 - k : k)});
-    }
+  for (const DeviceId device : devices_of_stages(problem.devices, chunks, placement)) devices.push_back({device});
   return chain_on(problem, devices, where);
 }
 
-Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where) {
+Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where,
+                         int chunks) {
   std::vector<std::vector<DeviceId>> devices;
-  std::vector<DeviceId> order;
-  for (int s = 0; s < problem.devices; ++s) {
-    order.emplace_back(s);
-    devices.push_back({DeviceId(s), DeviceId(problem.devices - 1 - s)});
-  }
+  for (const DeviceId down : devices_of_stages(problem.devices, chunks, ChunkPlacement::wave))
+    devices.push_back({down, DeviceId(problem.devices - 1 - down.value)});
   Plan plan = chain_on(problem, devices, where);
-  plan.rank_order = order;
+  plan.rank_order = devices_of_stages(problem.devices, 1, ChunkPlacement::loop);
   plan.replica_of = replica_of;
   return plan;
 }

@@ -32,8 +32,9 @@ Plan balanced_chain(const Problem& problem, int stages, const std::string& where
 // `chunks` stages per device (virtual stages): problem.devices * chunks stages.
 Plan chunked_chain(const Problem& problem, int chunks, ChunkPlacement placement, const std::string& where);
 
-// Two pipelines in opposite directions: stage s on devices s (replica 0) and p - 1 - s (replica 1). replica_of[i]: the
-// one that runs micro-batch i.
-Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where);
+// Two pipelines in opposite directions, each with `chunks` stages per device in waves: a stage on device d (replica 0)
+// is also on p - 1 - d (replica 1). replica_of[i]: the one that runs micro-batch i.
+Plan bidirectional_chain(const Problem& problem, const std::vector<std::size_t>& replica_of, const std::string& where,
+                         int chunks = 1);
 
 }  // namespace sluice

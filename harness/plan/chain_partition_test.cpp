@@ -262,5 +262,14 @@ TEST(BidirectionalChainTest, EveryStageIsOnTwoDevices) {
   EXPECT_EQ(map.placement.rank_of(StageId(1), Micro(3)), Rank(2));
 }
 
+TEST(BidirectionalChainTest, TwoChunksPerDeviceRunDownAndBackUp) {
+  const CostGraph costs = layers_of(std::vector<double>(8, 1));
+  const Cluster cluster = devices_of({1, 1, 1, 1});
+  const RankMap map = ranks_of(bidirectional_chain(problem_of(costs, cluster), {0, 1, 0, 1}, "test", 2));
+  const auto on = [](int down, int up) { return std::vector{Rank(down), Rank(up)}; };
+  EXPECT_EQ(map.placement.stages, (std::vector{on(0, 3), on(1, 2), on(2, 1), on(3, 0),  //
+                                               on(3, 0), on(2, 1), on(1, 2), on(0, 3)}));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -243,6 +243,15 @@ const std::vector<SizeCase>& cases() {
          if (t.f != t.i || s.m != s.p) return std::nullopt;
          return s.m * t.work() / (1 - (s.p - 2) / (1.5 * s.m + s.p - 2));
        }},
+      // At B = 2 F: idle p - 2 forwards, and as many for every unit of p micro-batches.
+      {.name = "chimera_bitpipe",
+       .system = "chimera",
+       .options = options({{"variant", "bitpipe"}}),
+       .accepts = [](Size s) { return s.p % 2 == 0 && s.m % 2 == 0; },
+       .makespan = [](Size s, OpTimes t) -> std::optional<double> {
+         if (t.f != t.i || s.m % s.p != 0) return std::nullopt;
+         return 2 * s.m * t.work() + (s.p - 2) * (s.m / s.p + 1) * t.f;
+       }},
       {.name = "hanayo",
        .system = "hanayo",
        .options =

@@ -233,6 +233,26 @@ rank 3  F2F3..f0b0--f1b1--..B2--....B3--
 )");
 }
 
+// The drawing in the README of wuhouming/BitPipe (4 devices, 4 micro-batches), cell by cell; its micro-batch 1 and
+// stage s1 are 0 here.
+TEST(GoldenScheduleTest, BitPipe) {
+  EXPECT_EQ(to_text(schedule_of("chimera", 4, 4, {{"variant", "bitpipe"}})),
+            "rank 0: 0F0 0F1 3F2 4F2 3F3 4F3 7F0 7B0 7F1 7B1 4B2 3B2 4B3 3B3 0B0 0B1\n"
+            "rank 1: 1F0 2F2 1F1 2F3 5F2 6F0 5F3 6F1 6B0 5B2 6B1 5B3 2B2 1B0 2B3 1B1\n"
+            "rank 2: 1F2 2F0 1F3 2F1 5F0 6F2 5F1 6F3 6B2 5B0 6B3 5B1 2B0 1B2 2B1 1B3\n"
+            "rank 3: 0F2 0F3 3F0 4F0 3F1 4F1 7F2 7B2 7F3 7B3 4B0 3B0 4B1 3B1 0B2 0B3\n");
+  // Two units: forwards and backwards each in the order that comments of the code's bitpipe_schedule.py list.
+  EXPECT_EQ(to_text(schedule_of("chimera", 4, 8, {{"variant", "bitpipe"}})),
+            "rank 0: 0F0 0F1 3F2 4F2 3F3 4F3 7F0 7B0 7F1 7B1 4B2 3B2 4B3 3B3 0B0 0F4 "
+            "0B1 0F5 3F6 4F6 3F7 4F7 7F4 7B4 7F5 7B5 4B6 3B6 4B7 3B7 0B4 0B5\n"
+            "rank 1: 1F0 2F2 1F1 2F3 5F2 6F0 5F3 6F1 6B0 5B2 6B1 5B3 2B2 1B0 2B3 1B1 "
+            "1F4 2F6 1F5 2F7 5F6 6F4 5F7 6F5 6B4 5B6 6B5 5B7 2B6 1B4 2B7 1B5\n"
+            "rank 2: 1F2 2F0 1F3 2F1 5F0 6F2 5F1 6F3 6B2 5B0 6B3 5B1 2B0 1B2 2B1 1B3 "
+            "1F6 2F4 1F7 2F5 5F4 6F6 5F5 6F7 6B6 5B4 6B7 5B5 2B4 1B6 2B5 1B7\n"
+            "rank 3: 0F2 0F3 3F0 4F0 3F1 4F1 7F2 7B2 7F3 7B3 4B0 3B0 4B1 3B1 0B2 0F6 "
+            "0B3 0F7 3F4 4F4 3F5 4F5 7F6 7B6 7F7 7B7 4B4 3B4 4B5 3B5 0B6 0B7\n");
+}
+
 TEST(DrawnScheduleTest, Hanayo) {
   EXPECT_EQ(drawn("hanayo", 4, 4), R"(
 rank 0  F0F1F2F3......f0b0--f1b1--f2b2--f3b3--......B0--....B1--....B2--....B3--

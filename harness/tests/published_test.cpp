@@ -244,6 +244,38 @@ TEST(ClosedFormTest, Chimera) {
     }
 }
 
+// wuhouming/BitPipe, bitpipe_schedule.py: how many forwards and backwards of a rank run one after another and in turn,
+// in units of p micro-batches. golden_test.cpp has which ones, for p = 4.
+TEST(PublishedScheduleTest, BitPipeRunsForwardsAndBackwardsInTurnAsItsReleasedCode) {
+  const auto times = [](int count, const std::string& ops) {
+    std::string all;
+    for (int k = 0; k < count; ++k) all += ops;
+    return all;
+  };
+  for (int p = 2; p <= 10; p += 2)
+    for (int units = 1; units <= 4; ++units) {
+      const Schedule schedule = make("chimera", p, units * p, {{"variant", "bitpipe"}}).schedule;
+      for (int r = 0; r < p; ++r) {
+        const int warm_up = p + p / 2 + std::min(r, p - 1 - r), rest = 2 * p - warm_up, drained = warm_up - rest + 1;
+        std::string expected = times(warm_up, "F") + times(rest, "FB"), ours;
+        for (int u = 1; u < units; ++u)
+          expected += times(drained, "B") + times(rest - 1, "FB") + times(drained, "F") + times(rest, "FB");
+        expected += times(warm_up, "B");
+        for (const Op& op : schedule.ranks[r]) ours += op.kind == OpKind::forward ? "F" : "B";
+        EXPECT_EQ(ours, expected) << "p=" << p << " units=" << units << " rank " << r;
+      }
+    }
+}
+
+TEST(ClosedFormTest, BitPipe) {
+  for (int p = 2; p <= 8; p += 2)
+    for (int m = p; m <= 4 * p; m += p) {
+      const Made made = make("chimera", p, m, {{"variant", "bitpipe"}});
+      EXPECT_NEAR(run(made, {2, 1, 1}).bubble_ratio, (p - 2) / (4.0 * m + p - 2), 1e-12) << name_of(made);
+      expect_peak(made, [&](int r) { return p + p / 2 + 1 + std::min(r, p - 1 - r); });
+    }
+}
+
 TEST(ClosedFormTest, ZeroPP) {
   for (int p = 2; p <= 8; ++p)
     for (int v = 1; v <= 3; ++v)

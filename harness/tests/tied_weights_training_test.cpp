@@ -107,6 +107,7 @@ std::vector<TiedSubject> systems_with_both_ends_on_a_rank() {
   return {{"zero_bubble", {{"variant", "v"}}, 2},
           {"zero_bubble", {{"variant", "v"}}, 4},
           {"chimera", {}, 4},
+          {"chimera", {{"variant", "bitpipe"}}, 4},
           {"dualpipe", {}, 4},
           {"hanayo", {}, 2}};
 }
