@@ -26,6 +26,7 @@
 #include "harness/model/load_interference.h"
 #include "harness/model/word_slices.h"
 #include "harness/pipeline/tensor_members.h"
+#include "harness/plan/machines.h"
 #include "harness/plan/make_plan.h"
 
 namespace sluice {
@@ -255,8 +256,8 @@ static void reject_inference(const Prepared& p) {
 Problem problem_of(const Prepared& p, const RunCase& c) {
   // One replica is planned, for the devices that it would have if the replicas lay one after the other.
   const int replicas = c.data_parallel;
-  Problem problem{planned_costs(p),          p.cluster, c.ranks / replicas / group_size(p), c.batch / replicas,
-                  c.microbatches / replicas, {}};
+  Problem problem{planned_costs(p),   p.planned_cluster,         c.ranks / replicas / group_size(p),
+                  c.batch / replicas, c.microbatches / replicas, {}};
   problem.inference = p.inference;
   if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, replicas);
   problem.first_layers = c.first_layers;
@@ -327,6 +328,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   require_one_pair_share(p, c);
   for (const std::int64_t size : p.sizes.distinct()) p.size_costs.push_back(costs_at(p, c, size));
   reject_inference(p);
+  p.planned_cluster = with_measured_speeds(p.cluster, planned_costs(p));
   const Problem problem = problem_of(p, c);
   const auto search_begin = std::chrono::steady_clock::now();
   PlannedPipeline planned = make_plan(*p.system, problem, p.options);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
+#include <string>
 
 #include "harness/base/error.h"
 #include "harness/pipeline/plan.h"
@@ -118,6 +120,29 @@ CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int d
     for (LayerVariant& v : layer.variants) v.seconds = v.seconds / slowest;
   }
   return result;
+}
+
+Cluster with_measured_speeds(Cluster cluster, const CostGraph& costs) {
+  std::map<std::string, double> speeds;
+  Plan whole{.stages = {PlanStage{}}};
+  Seconds by_cost{};
+  for (std::size_t l = 0; l < costs.layers.size(); ++l) {
+    const LayerCost& layer = costs.layers[l];
+    whole.stages[0].layers.push_back(static_cast<int>(l));
+    by_cost += layer.forward + layer.input_gradient + layer.weight_gradient;
+    for (const DeviceTime& time : layer.on) speeds[time.device] = 0;
+  }
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d) {
+    const auto measured = speeds.find(cluster.devices[d].name);
+    if (measured == speeds.end()) continue;
+    if (measured->second == 0) {
+      whole.stages[0].devices = {DeviceId(d)};
+      const StageCost cost = stage_costs(whole, costs, cluster).front();
+      measured->second = by_cost.value / (cost.forward + cost.input_gradient + cost.weight_gradient).value;
+    }
+    cluster.devices[d].speed = measured->second;
+  }
+  return cluster;
 }
 
 double smallest_memory(const Cluster& cluster, int devices) {

@@ -43,6 +43,11 @@ MachineTree machine_tree(const Bandwidths& bandwidths);
 // devices.
 CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int devices);
 
+// The cluster for planners that know a device by its speed alone: where the costs have times of a device
+// (LayerCost::on), its speed is the model's F, I and W by LayerCost over those on the device. Layers whose ratio is
+// another one are planned as if they had this one; stage_costs() has each layer's own times for either cluster.
+Cluster with_measured_speeds(Cluster cluster, const CostGraph& costs);
+
 // Bytes of the smallest memory among the first `devices` devices.
 double smallest_memory(const Cluster& cluster, int devices);
 

@@ -82,5 +82,21 @@ TEST(CostsOnSlowestTest, TakeTheSlowestDeviceOfEachLayer) {
   EXPECT_DOUBLE_EQ(smallest_memory(cluster, 2), 7);
 }
 
+// The costs are 4 + 2 seconds, 8 + 4 measured on "slow": half as fast, whatever its speed said. "other" has no times.
+TEST(MeasuredSpeeds, AreThoseOfTheWholeModelWhereADeviceWasMeasured) {
+  CostGraph costs;
+  for (const double forward : {4.0, 2.0}) {
+    LayerCost layer{.forward = Seconds(forward)};
+    layer.on = {{"slow", Seconds(forward), Seconds(forward / 2), Seconds(forward / 2)}};
+    costs.layers.push_back(layer);
+  }
+  Cluster cluster;
+  cluster.devices = {{.name = "slow", .speed = 1}, {.name = "other", .speed = 3}, {.name = "slow", .speed = 1}};
+  const Cluster seen = with_measured_speeds(cluster, costs);
+  EXPECT_DOUBLE_EQ(seen.devices[0].speed, 0.5);
+  EXPECT_EQ(seen.devices[1].speed, 3);
+  EXPECT_DOUBLE_EQ(seen.devices[2].speed, 0.5);
+}
+
 }  // namespace
 }  // namespace sluice
