@@ -68,6 +68,7 @@ struct RunCase {
   int data_parallel = 1;
   PipelineReplicas::Layout layout = PipelineReplicas::Layout::groups;
   StageSharding sharding = StageSharding::system;
+  ExpertPlacement experts = ExpertPlacement::replicated;
   // Bytes at which a bucket of the replicas' gradients is full and reduced, during the backward
   // (pipeline/gradient_buckets.h). 0: all are reduced after the backward; also if there can be no replicas.
   Bytes gradient_buckets = kDefaultGradientBucket;

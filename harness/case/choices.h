@@ -27,6 +27,10 @@ enum class DeviceKind { none, cpu, cuda };
 // every op (use), for every visit to a stage (visit) or once per update (update).
 enum class StageSharding { system, none, optimizer, use, visit, update };
 
+// Where the experts of a layer are. replicated: on every data-parallel replica; spread: each replica has a part of them
+// (model/expert_spread.h).
+enum class ExpertPlacement { replicated, spread };
+
 // How weight gradients are computed. per_microbatch: in each micro-batch's backward; batched: for all micro-batches of
 // an update, as one matrix product per layer; automatic: the one of the two with the faster update by the case's costs,
 // among those that fit into memory.
@@ -87,6 +91,11 @@ struct Choices<StageSharding> {
   static constexpr Choice<StageSharding> all[] = {
       {StageSharding::system, "system"}, {StageSharding::none, "none"},   {StageSharding::optimizer, "optimizer"},
       {StageSharding::use, "use"},       {StageSharding::visit, "visit"}, {StageSharding::update, "update"}};
+};
+template <>
+struct Choices<ExpertPlacement> {
+  static constexpr Choice<ExpertPlacement> all[] = {{ExpertPlacement::replicated, "replicated"},
+                                                    {ExpertPlacement::spread, "spread"}};
 };
 template <>
 struct Choices<WeightGradients> {

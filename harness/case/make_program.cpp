@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/base/error.h"
+#include "harness/case/expert_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/tensor_rules.h"
 #include "harness/pipeline/rule_fault.h"
@@ -154,13 +155,16 @@ Program make_program(const Prepared& p, int microbatches, int epoch) {
   const WeightRule rule = rule_of(p, microbatches, epoch);
   const Sharding sharding = sharding_of(p, problem);
   if (p.tensor && sharding.active()) reject_shared_and_sharded();
+  if (p.spread && sharding.active()) reject_spread_and_sharded();
   Program program =
       lower(schedule, p.graph, p.ranks.placement, rule, sharding,
             {.leftover = p.leftover, .step_barrier = p.step_barrier && rule.synchronous(), .clip_norm = p.clip_norm},
             offload_of(p, problem, one));
   program.tensor = divided_model(p) ? divided_model(p)->degree : 1;
   program.sizes = p.sizes;
+  program.spreads_experts = p.spread != nullptr;
   reject_moved_modules(p, program);
+  if (p.spread) require_lock_step(program, *p.spread, p.plan);
   return checked(std::move(program));
 }
 

@@ -14,6 +14,8 @@
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
 #include "harness/case/cut_sequences.h"
+#include "harness/case/expert_costs.h"
+#include "harness/case/expert_rules.h"
 #include "harness/case/precision_rules.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/predict_update.h"
@@ -22,6 +24,7 @@
 #include "harness/case/tensor_costs.h"
 #include "harness/case/tensor_rules.h"
 #include "harness/case/this_machine.h"
+#include "harness/model/expert_spread.h"
 #include "harness/model/fold_layers.h"
 #include "harness/model/load_interference.h"
 #include "harness/model/word_slices.h"
@@ -58,6 +61,10 @@ static CostGraph case_costs(const Prepared& p, const RunCase& c, std::int64_t mi
                                 .workload_digest = workload_digest(*p.workload),
                                 .batched_microbatches = batched ? c.microbatches / c.data_parallel : 0},
                                p.cluster, p.storage, *p.profiles);
+  if (p.spread)
+    costs = spread_costs(costs, p.workload->model, *p.spread, p.cluster,
+                         groups_of_experts(c.ranks, {replicas_of_experts(*p.spread), p.replicas.layout}),
+                         cost_formula(p, c, micro_batch));
   if (p.tensor) costs = member_costs(costs, *p.tensor, p.cluster, cost_formula(p, c, micro_batch));
   if (p.words) costs = word_slice_costs(costs, *p.words, p.cluster, cost_formula(p, c, micro_batch));
   return c.task == Task::inference ? forward_only(std::move(costs)) : costs;
@@ -151,7 +158,7 @@ static void adopt(Prepared& p, const RunCase& c, const PlannedPipeline& planned)
 // Where the plan has cut between a layer and one that uses its weight. A stage all of whose ranks hold the weight's own
 // stage, too, uses that one (V placements, two directions); any other has a copy, which is added to the costs.
 static void copy_tied_weights(Prepared& p) {
-  const ModelGraph& model = p.workload->model;
+  const ModelGraph& model = model_of_replica(p);
   if (divided_model(p) || std::ranges::none_of(model.layers, [](const LayerSpec& l) { return l.tied_to >= 0; })) return;
   const std::vector<int> stage_of = stage_of_layers(p.plan, model.layers.size());
   const auto lends = [&](int reader, int owner) {
@@ -197,6 +204,9 @@ void adopt_pipeline(Prepared& p, const PlannedPipeline& planned) {
   if (p.tensor && p.pipeline.sequence.count > 1)
     throw InputError("tensor", p.system->name + " cuts sequences into chunks, and tensor parallelism takes whole ones",
                      "leave tensor out, or set sequence_chunks=1");
+  if (p.spread && p.pipeline.sequence.count > 1)
+    throw InputError("experts", p.system->name + " cuts sequences into chunks, and spread experts take whole ones",
+                     "use replicated experts, or set sequence_chunks=1");
   if (p.pipeline.sequence.count > 1 && p.storage.attention != AttentionScores::fused) reject_scores_of_chunks();
   p.plan = members_of(replicate(p.pipeline, devices, p.microbatches_per_update / p.replicas.count, p.replicas),
                       group_size(p));
@@ -316,6 +326,10 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.gradient_bucket = c.gradient_buckets;
   p.storage = storage_of(c);
   require_peak(p.cluster.devices, p.storage);
+  if (c.experts == ExpertPlacement::spread) {
+    reject_spread_experts(c, *p.system);
+    p.spread = std::make_shared<const ModelGraph>(spread_experts(p.workload->model, expert_replicas(c, *p.system)));
+  }
   if (c.tensor > 1) {
     reject_tensor(c, *p.system);
     p.tensor = std::make_shared<const TensorModel>(split_tensors(p.workload->model, c.tensor));

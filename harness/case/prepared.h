@@ -50,11 +50,16 @@ struct Prepared {
   Bytes gradient_bucket;  // RunCase::gradient_buckets
   // Tensor parallelism: `pipeline` is then for groups of devices, and `plan` for all of them. Null: no groups.
   std::shared_ptr<const TensorModel> tensor;
+  // The workload's model as a replica runs it, with experts spread over the replicas. Null: they are whole.
+  std::shared_ptr<const ModelGraph> spread;
   CostGraph member_costs;  // with `tensor`: of one group member's part, including sums over the group
   // For a system with vocabulary slices: the model with slices of head and embedding for all ranks; `costs` are those
   // of its TensorModel::all. Null: head and embedding are whole.
   std::shared_ptr<const TensorModel> words;
 };
+
+// What a replica holds of the workload's model.
+inline const ModelGraph& model_of_replica(const Prepared& p) { return p.spread ? *p.spread : p.workload->model; }
 
 // The model whose parts the ranks run, for either kind of split; null: all layers are whole.
 inline const std::shared_ptr<const TensorModel>& divided_model(const Prepared& p) {
@@ -63,12 +68,12 @@ inline const std::shared_ptr<const TensorModel>& divided_model(const Prepared& p
 
 // The model of all ranks: the workload's, with copies of weights, or with the parts of all group members.
 inline const ModelGraph& running_model(const Prepared& p) {
-  return divided_model(p) ? divided_model(p)->all : p.copied ? *p.copied : p.workload->model;
+  return divided_model(p) ? divided_model(p)->all : p.copied ? *p.copied : model_of_replica(p);
 }
 
 // The model for planners and orders: with tensor parallelism, that of one device per group.
 inline const ModelGraph& planned_model(const Prepared& p) {
-  return p.words ? p.words->all : p.tensor ? p.tensor->member : p.workload->model;
+  return p.words ? p.words->all : p.tensor ? p.tensor->member : model_of_replica(p);
 }
 inline const CostGraph& planned_costs(const Prepared& p) { return p.tensor ? p.member_costs : p.costs; }
 

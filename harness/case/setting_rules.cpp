@@ -14,6 +14,7 @@
 #include "harness/base/source_folder.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
+#include "harness/case/expert_rules.h"
 #include "harness/case/file_digests.h"
 #include "harness/case/optimizer_settings.h"
 #include "harness/case/precision_rules.h"
@@ -318,6 +319,11 @@ bool updates_after_every_micro_batch(const RunCase& c, const System& system) {
 void check_tensor(CaseReading& r) {
   if (r.c.tensor == 1 || r.system->one_process) return;
   check_groups(r.c, *r.workload, r.entry.where("tensor"));
+}
+
+void check_experts(CaseReading& r) {
+  if (r.c.experts == ExpertPlacement::replicated || r.system->one_process) return;
+  check_spread_experts(r.c, *r.system, *r.workload, r.entry.where("experts"));
 }
 
 // Samples in a micro-batch of a published profile, which has them in one size.

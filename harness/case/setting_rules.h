@@ -76,6 +76,7 @@ bool cuts_by_its_own_objective(const RunCase& c, const System& system);
 bool updates_after_every_micro_batch(const RunCase& c, const System& system);
 // The degree divides the ranks, and the layers can be divided by it.
 void check_tensor(CaseReading& r);
+void check_experts(CaseReading& r);
 
 // A list of samples.
 void read_microbatch_sizes(CaseReading& r, const std::string& key);

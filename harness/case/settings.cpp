@@ -252,6 +252,21 @@ std::vector<Setting> make_settings() {
              if (s.one_process) c.tensor = 1;
            },
        .when_unused = kOneDevice},
+      {.key = "experts",
+       .of_plan = true,
+       .group = HelpGroup::parallelism,
+       .help = "where the experts of a mixture of experts are: on every data-parallel replica, or spread over the "
+               "replicas, which exchange tokens by all-to-alls (expert parallelism)",
+       .value = choice(&RunCase::experts),
+       .in_digest = InDigest::unless_default,
+       .in_record_options = [](const RunCase& c) { return c.experts == ExpertPlacement::spread; },
+       .check = check_experts,
+       .canonicalize =
+           [](RunCase& c, const System& s) {
+             const bool alone = s.synchronous && !infers(c) && !may_have_replicas(c, s);
+             if (s.one_process || alone) c.experts = ExpertPlacement::replicated;
+           },
+       .when_unused = "no stage has replicas; --data-parallel gives them"},
       {.key = "microbatch_sizes",
        .of_plan = true,
        .group = HelpGroup::batches,

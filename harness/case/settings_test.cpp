@@ -22,6 +22,8 @@
 namespace sluice {
 namespace {
 
+const std::string kFileWithExperts = SLUICE_SOURCE_DIR "/harness/tests/fuzz/corpus/workload/hf_mixtral.json";
+
 RunCase read(const Json& entry) { return resolve({entry, in_file("s.json", "/grid/0")}); }
 
 const Setting& setting_of(const std::string& key) {
@@ -61,6 +63,10 @@ Json entry_with(const std::string& key, const Json& value) {
   if (key == "file_digests") entry["interference"] = interference_file();
   if (key == "queue") entry["task"] = "inference";
   if (key == "layout" || key == "gradient_buckets" || key == "sharding") entry["data_parallel"] = 2;
+  if (key == "experts") {
+    entry["data_parallel"] = 2;
+    entry["workload"] = kFileWithExperts;
+  }
   if (key == "update") entry["system"] = "pipedream";
   if (key == "cluster" || key == "costs" || key == "train" || key == "cuts") entry["clock"] = "virtual";
   if (key == "precision" || key == "attention") {
@@ -261,7 +267,8 @@ TEST(Settings, TheJsonOfAnyCaseMakesTheSameCaseAgain) {
   std::mt19937 random(2025);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   const auto one_of = [&](const auto& list) { return list[below(list.size())]; };
-  const std::vector<std::string> workloads = {"tiny", "fmnist_mlp", "fmnist_cnn", "gpt_tiny", "vgg16", workload_file()};
+  const std::vector<std::string> workloads = {"tiny",  "fmnist_mlp",    "fmnist_cnn",    "gpt_tiny",
+                                              "vgg16", workload_file(), kFileWithExperts};
   std::map<std::string, std::set<std::string>> seen;  // values in the JSON of cases, by setting
   int cases = 0;
   for (int k = 0; k < 20'000 && cases < 3000; ++k) {

@@ -51,11 +51,13 @@ bool in_one_order(const Program& program) {
 
 }  // namespace
 
-// Tensor-parallel sums inside ops are collectives of the same transport, which runs one at a time.
+// Tensor-parallel sums and all-to-alls inside ops are collectives of the same transport, which runs one at a time.
 GradientReducer::GradientReducer(const Program& program, Rank rank, Transport& transport)
     : program_(program), rank_(rank), transport_(transport) {
   const std::vector<Instruction>& own = program.ranks[rank.index()];
-  if (program.tensor > 1 || std::ranges::count(own, Opcode::reduce_gradients, &Instruction::opcode) == 0) return;
+  if (program.tensor > 1 || program.spreads_experts ||
+      std::ranges::count(own, Opcode::reduce_gradients, &Instruction::opcode) == 0)
+    return;
   if (program.rule.synchronous() && !in_one_order(program)) return;
   for (const auto& [op, reduction] : last_gradients(own, program.placement.stages.size()))
     early_[op] = own[reduction].channel;
@@ -108,8 +110,8 @@ void GradientReducer::reduce(const Instruction& reduction, Worker& worker) {
     if (failure_) std::rethrow_exception(failure_);
   }
   if (in_buckets) return;
-  const Worker::Buffer g = worker.gradients(reduction.stage);
-  transport_.all_reduce(reduction.channel, member(reduction.stage), g.data, g.count, g.type);
+  for (const Worker::Buffer& g : worker.shared_gradients(reduction.stage))
+    transport_.all_reduce(reduction.channel, member(reduction.stage), g.data, g.count, g.type);
 }
 
 void GradientReducer::run() {

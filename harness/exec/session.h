@@ -49,6 +49,8 @@ struct DataFeed {
 };
 
 struct SessionSpec {
+  // Experts that are spread over replicas (model/expert_spread.h): of one of them. Initial weights are drawn for whole
+  // experts; evaluation, checkpoints, weights() and gradients() are for whole ones.
   ModelGraph model;
   Plan plan;
   OptimizerSpec optimizer;
@@ -102,8 +104,9 @@ struct RunResult {
   // Per update: mean training loss of its samples, times loss_scale. If the run diverged (execution.diverged), up to
   // the last update whose loss is complete and finite.
   std::vector<double> losses;
-  // Tensor parallelism: per rank, what it summed with its group during the run.
-  std::vector<TensorSums> tensor_sums;
+  // Tensor parallelism: per rank, what it summed with its group during the run. Spread experts: its all-to-alls, and
+  // the bytes that it handed to them.
+  std::vector<TensorSums> group_sums;
   // Inference: per micro-batch, a hash of the bytes of the model's output.
   std::vector<std::uint64_t> output_digests;
   // keep_weights: [stage][update][element], the weights after each update of this run

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -133,6 +135,21 @@ class Group {
     barrier(aborted);
   }
 
+  // Every member copies what the others have for it.
+  template <class T>
+  void all_to_all(std::size_t member, const T* send, std::span<const std::size_t> send_counts, T* receive,
+                  const std::atomic<bool>& aborted) {
+    members_[member].sent = send;
+    members_[member].sent_counts = send_counts;
+    barrier(aborted);
+    for (const Member& from : members_) {
+      const auto own = from.sent_counts.begin() + static_cast<std::ptrdiff_t>(member);
+      const T* const first = static_cast<const T*>(from.sent) + std::accumulate(from.sent_counts.begin(), own, 0ul);
+      receive = std::copy_n(first, *own, receive);
+    }
+    barrier(aborted);
+  }
+
   // A member publishes a version of its shard when the others have read the one before: they have begun a
   // reduce-scatter since, for which the member waited before its step.
   template <class T>
@@ -197,6 +214,8 @@ class Group {
     std::size_t count = 0;
     ElementType type = ElementType::float32;
     std::vector<std::byte> places;  // kPlaces of all slices
+    const void* sent = nullptr;     // in an all-to-all, for all members
+    std::span<const std::size_t> sent_counts;
   };
   template <class T>
   T* place(std::size_t member, std::uint64_t post, std::size_t count) {
@@ -282,6 +301,13 @@ class ThreadTransport : public Transport {
   void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) override {
     on_group(group, data, type, [&](Group& g, auto* values) {
       g.reduce_scatter(static_cast<std::size_t>(member), values, count, aborted_);
+    });
+  }
+  void all_to_all(int group, int member, const void* send, std::span<const std::size_t> send_counts, void* receive,
+                  std::span<const std::size_t> /*receive_counts*/, ElementType type) override {
+    on_group(group, receive, type, [&](Group& g, auto* values) {
+      using T = std::remove_pointer_t<decltype(values)>;
+      g.all_to_all(static_cast<std::size_t>(member), static_cast<const T*>(send), send_counts, values, aborted_);
     });
   }
   bool post_reduce_scatter(int group, int member, const void* data, std::size_t count, ElementType type) override {

@@ -144,6 +144,34 @@ TYPED_TEST(AllReduce, SumsInMemberOrderWithTheSameBitsOnAllMembers) {
   }
 }
 
+// Member k sends (k + 2 j) mod 4 elements to member j, which say who sent them to whom.
+TYPED_TEST(AllReduce, AnAllToAllGivesEveryMemberWhatTheOthersHaveForIt) {
+  using T = TypeParam;
+  for (const int members : {1, 2, 3, 5}) {
+    const auto transport = make_thread_transport(one_group(members));
+    const auto count = [](int from, int to) { return static_cast<std::size_t>((from + 2 * to) % 4); };
+    const auto part = [&](int from, int to) { return std::vector<T>(count(from, to), static_cast<T>(10 * from + to)); };
+    const auto joined = [](std::vector<T>& all, const std::vector<T>& more) {
+      all.insert(all.end(), more.begin(), more.end());
+    };
+    std::vector<int> wrong(static_cast<std::size_t>(members), 0);
+    on_threads(members, [&](int member) {
+      std::vector<T> sent, expected;
+      std::vector<std::size_t> to, from;
+      for (int k = 0; k < members; ++k) {
+        joined(sent, part(member, k)), joined(expected, part(k, member));
+        to.push_back(count(member, k)), from.push_back(count(k, member));
+      }
+      for (int round = 0; round < 100; ++round) {
+        std::vector<T> received(expected.size());
+        transport->all_to_all(0, member, sent.data(), to, received.data(), from, TestFixture::kType);
+        if (received != expected) ++wrong[static_cast<std::size_t>(member)];
+      }
+    });
+    EXPECT_EQ(wrong, std::vector<int>(wrong.size(), 0));
+  }
+}
+
 TYPED_TEST(AllReduce, ManyRoundsInARowDoNotMix) {
   using T = TypeParam;
   constexpr int kMembers = 4, kRounds = 2000;

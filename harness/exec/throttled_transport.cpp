@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <queue>
 #include <thread>
 
@@ -77,6 +78,16 @@ class ThrottledTransport : public Transport {
     const double begin = since_start();
     inner_->reduce_scatter(group, member, data, count, type);
     hold(group, begin, groups_[group].members - 1, bytes(count, type));
+  }
+
+  // One step for every other member.
+  void all_to_all(int group, int member, const void* send, std::span<const std::size_t> send_counts, void* receive,
+                  std::span<const std::size_t> receive_counts, ElementType type) override {
+    const double begin = since_start();
+    inner_->all_to_all(group, member, send, send_counts, receive, receive_counts, type);
+    const std::size_t sent = std::accumulate(send_counts.begin(), send_counts.end(), 0ul) - send_counts[member];
+    const double others = groups_[group].members - 1;
+    hold(group, begin, others, bytes(sent, type) / others);
   }
 
   void abort() override {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -58,6 +59,14 @@ class Transport {
   // reduce_scatter: on return slice `member` holds the sum over the members, added in their order;
   // the other slices are unspecified.
   virtual void reduce_scatter(int group, int member, void* data, std::size_t count, ElementType type) = 0;
+  // Sends the caller's elements to all members, and receives theirs: `send` has send_counts[k] elements for member k,
+  // in the order of the members, `receive` gets receive_counts[k] from member k, likewise. Each member's send_counts
+  // agree with the others' receive_counts. Only transports between threads and between processes have it.
+  virtual void all_to_all(int /*group*/, int /*member*/, const void* /*send*/,
+                          std::span<const std::size_t> /*send_counts*/, void* /*receive*/,
+                          std::span<const std::size_t> /*receive_counts*/, ElementType) {
+    throw std::logic_error("this transport has no all-to-all");
+  }
   // A reduce-scatter in two halves, between which a rank can continue. post_reduce_scatter: data may be changed on
   // return. False: this transport does not support it, or not for this size; nothing has happened. take_reduced: the
   // sum of the own slice of the oldest reduce-scatter that was posted and not taken, if more than `left` of them are,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <vector>
 
 #include "harness/exec/transport.h"
 #include "harness/program/program.h"
@@ -36,6 +37,8 @@ class Worker {
     ElementType type;
   };
   virtual Buffer gradients(StageId stage) = 0;
+  // Of gradients(), the parts that other replicas have, too, in an order that is the same on all.
+  virtual std::vector<Buffer> shared_gradients(StageId stage) { return {gradients(stage)}; }
   // The same as compute(), for the op that makes the stage's last gradients before they are reduced. It calls `ready`
   // with one part of gradients() after another, each once it is complete; from then on the part is the caller's until
   // it is reduced. Members of a group pass on the same parts in the same order. False: nothing was done, gradients()

@@ -62,6 +62,7 @@ struct LayerCost {
   int copy_of = -1;   // the layer with the weight of which it holds a copy (count_copies); -1: none
   Bytes copy = {};    // of the copy's gradient
   Bytes frozen = {};  // of parameters: the frozen ones, without gradient and optimizer state
+  Bytes own = {};     // of the trained ones: those that no other replica has (expert_spread.h)
   // The smallest part of a PyTorch model that torchtitan can put into a stage and that contains this layer. Empty: none
   // (the loss, a function between modules), or unknown.
   std::string part = {};
@@ -70,6 +71,7 @@ struct LayerCost {
   // Cluster::pair_share.
   std::optional<double> pair_share = {};
   Bytes trained() const { return parameters - frozen; }
+  Bytes reduced() const { return trained() - own; }  // whose gradients the replicas reduce
   Bytes kept() const { return stash.value_or(output); }
 };
 

@@ -235,6 +235,13 @@ struct StashOf {
     const std::int64_t tokens = elements(in[0]) / k.features, chosen = tokens * k.top_k;
     const Bytes choice = chosen * (Bytes(8) + element), hidden = k.rows_of(tokens) * k.hidden * element;
     const std::int64_t inward = k.gated ? 2 : 1;
+    if (k.spread > 1) {  // what came from the replicas cannot be gathered again: inputs, then output gradients, too
+      const Bytes received = k.rows_of(tokens) * k.features * element;
+      return {.keeps_input = true,
+              .extra = choice + inward * hidden + received,
+              .input_until_weight_gradient = true,
+              .extra_until_weight_gradient = choice + (inward + 1) * hidden + 2 * received};
+    }
     return {.keeps_input = true,
             .extra = choice + inward * hidden,
             .input_until_weight_gradient = true,

@@ -281,7 +281,12 @@ struct KernelsOf {
     forward().stream(2 * tokens * scores);
     input_gradient().stream(3 * tokens * scores);
     const auto gathered = [&](Kernels kernels) { kernels.stream(2 * rows * features); };
-    gathered(forward()), gathered(input_gradient()), gathered(weight_gradient()), gathered(weight_gradient());
+    gathered(forward()), gathered(input_gradient());
+    if (k.spread > 1) {  // rows that arrive are laid together by expert, and apart again for the way back
+      gathered(forward()), gathered(forward()), gathered(input_gradient()), gathered(input_gradient());
+    } else {
+      gathered(weight_gradient()), gathered(weight_gradient());
+    }
     for (int inward = 0; inward < (k.gated ? 2 : 1); ++inward) {
       forward().product(each, hidden, features, experts);
       input_gradient().product(each, features, hidden, experts);

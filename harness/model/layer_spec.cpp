@@ -412,7 +412,8 @@ std::int64_t Experts::capacity_of(std::int64_t tokens) const {
 std::int64_t Experts::rows_of(std::int64_t tokens) const {
   const std::int64_t chosen = tokens * top_k;
   const std::int64_t rows = capacity == 0 ? chosen : std::min(chosen, experts * capacity_of(tokens));
-  return rows / experts * held_experts() + (rows % experts * held_experts() + experts - 1) / experts;
+  const std::int64_t share = held_experts() * spread;  // of as many replicas' rows
+  return rows / experts * share + (rows % experts * share + experts - 1) / experts;
 }
 
 std::string module_weight(std::size_t number) { return "weight_" + std::to_string(number); }

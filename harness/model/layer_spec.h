@@ -178,7 +178,10 @@ struct Experts {
   Activation::Kind activation = Activation::Kind::silu;
   double capacity = 0;
   std::int64_t held = 0;  // of a device that shares them with others (tensor_split.h): its number of experts; 0: all
-  std::int64_t held_experts() const { return held > 0 ? held : experts; }
+  // Number of data-parallel replicas over which the experts are spread (expert_spread.h): each holds experts / spread,
+  // and takes their rows from the micro-batches of all replicas.
+  std::int64_t spread = 1;
+  std::int64_t held_experts() const { return held > 0 ? held : experts / spread; }
   // Rows that one expert takes of a sample of `tokens` tokens at most, and that the held experts take of it where the
   // router gives every expert the same number. Costs assume that. All experts together never take more.
   std::int64_t capacity_of(std::int64_t tokens) const;

@@ -220,6 +220,7 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
       StageCost cost;
       ContentionSums contention;
       Seconds apart, paired;  // of all passes: one after another, and in pairs
+      Bytes reduced;          // of parameters: those whose gradients the replicas reduce
       for (std::size_t i = 0; i < stage.layers.size(); ++i) {
         const LayerCost& layer = costs.layers[stage.layers[i]];
         const LayerVariant* variant = variant_of(stage, i, costs);
@@ -228,13 +229,14 @@ std::vector<StageCost> stage_costs(const Plan& plan, const CostGraph& costs, con
         if (layer.measured && only_cut[stage.layers[i]]) time.input_gradient += time.weight_gradient;
         if (i == 0) time.input_gradient = time.input_gradient * (1 - passed_part(stage, costs));
         cost.parameters += variant ? variant->parameters : layer.trained();
+        reduced += variant ? variant->parameters : layer.reduced();
         if (!variant) cost.frozen += layer.frozen;
         const Seconds passes = time.forward + time.input_gradient + time.weight_gradient;
         apart += passes;
         paired += passes * layer.pair_share.value_or(cluster.pair_share.value_or(1));
         contention.add(cost, layer, time, device.speed, shares[id.index()]);
       }
-      cost.gradient_bytes = costs.gradients(cost.parameters);
+      cost.gradient_bytes = costs.gradients(reduced);
       contention.finish(cost);
       if (apart.value > 0) cost.pair_share = paired.value / apart.value;
       if (next && next->passed_channels > 0) {

@@ -48,7 +48,7 @@ LayerGroupGraph graph_of(const CostGraph& costs, const std::vector<int>& group_o
     group.forward += layer.forward.value;
     group.backward += (layer.input_gradient + layer.weight_gradient).value;
     group.parameters += static_cast<double>(layer.parameters.value);
-    group.gradients += static_cast<double>(costs.gradients(layer.trained()).value);
+    group.gradients += static_cast<double>(costs.gradients(layer.reduced()).value);
     group.resident += static_cast<double>((costs.resident(layer.trained()) + layer.frozen).value);
     group.kept += static_cast<double>(layer.kept().value);
   }

@@ -168,6 +168,8 @@ struct Program {
   // Tensor parallelism: the degree; that many neighbouring ranks hold one replica, each as a stage of its own, and sum
   // parts of tensors inside their ops, in the group tensor_group_of().
   int tensor = 1;
+  // Some ops meet those of the other replicas in all-to-alls (model/expert_spread.h), in the stage's group of replicas.
+  bool spreads_experts = false;
   std::size_t rank_count() const { return ranks.size(); }
   // The first of the step groups in collective_groups().
   int first_step_group() const { return graph.stages(); }

@@ -13,6 +13,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/profile_workload.h"
 #include "harness/case/settings.h"
+#include "harness/model/expert_spread.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/program/staleness.h"
 #include "harness/run/environment.h"
@@ -112,6 +113,15 @@ static void add_tensor_sums(const Prepared& p, const Program& program, std::vect
   for (std::size_t r = 0; r < sums.size(); ++r) sent[r].reductions += ring * static_cast<double>(sums[r].bytes);
 }
 
+// What replicas send to one another in the all-to-alls inside their ops.
+static void add_expert_exchanges(const Prepared& p, const Program& program, std::vector<SentBytes>& sent) {
+  const std::vector<TensorSums> exchanges =
+      expert_exchanges(program, *p.spread, p.plan, p.micro_batch, p.storage.activation.value);
+  const double replicas = replicas_of_experts(*p.spread), others = (replicas - 1) / replicas;
+  for (std::size_t r = 0; r < sent.size(); ++r)
+    sent[r].messages += others * static_cast<double>(exchanges[r].bytes) / std::max(program.updates, 1);
+}
+
 void describe_program(const RunCase& c, const Prepared& p, const Program& program, int microbatches,
                       const std::vector<RankMemory>& memory, Record& record) {
   record.theory = make_theory(p, microbatches);
@@ -130,6 +140,7 @@ void describe_program(const RunCase& c, const Prepared& p, const Program& progra
         choice_name(p.batched_weight_gradients ? WeightGradients::batched : WeightGradients::per_microbatch);
   std::vector<SentBytes> sent = sent_bytes(program, costs_of(p));
   if (divided_model(p)) add_tensor_sums(p, program, sent);
+  if (p.spread) add_expert_exchanges(p, program, sent);
   observed.sent_bytes = sent_by_ranks(sent);
   if (!p.interference.empty()) observed.interference = recorded(p.interference);
   if (c.clock != Clock::wall) record.peak_bytes = std::exchange(record.predicted_peak_bytes, {});

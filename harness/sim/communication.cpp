@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/model/expert_spread.h"
 #include "harness/sim/message_bytes.h"
 
 namespace sluice {
@@ -19,6 +20,31 @@ std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& m
       if (i.opcode == Opcode::forward || i.opcode == Opcode::recompute) result[r] += forward[i.stage.index()];
       if (i.opcode == Opcode::backward || i.opcode == Opcode::input_gradient)
         result[r] += input_gradient[i.stage.index()];
+    }
+  return result;
+}
+
+std::vector<TensorSums> expert_exchanges(const Program& program, const ModelGraph& model, const Plan& plan,
+                                         std::int64_t micro_batch, std::int64_t element) {
+  const std::vector<ExpertExchanges> of_layers = expert_exchanges(model);
+  std::vector<TensorSums> forward, input_gradient;  // by stage, of one sample
+  for (const PlanStage& stage : plan.stages) {
+    TensorSums &f = forward.emplace_back(), &i = input_gradient.emplace_back();
+    for (const int l : stage.layers) {
+      for (const std::int64_t elements : of_layers[l].forward) f += {1, elements * element};
+      for (const std::int64_t elements : of_layers[l].input_gradient) i += {1, elements * element};
+    }
+  }
+  std::vector<TensorSums> result(program.rank_count());
+  for (std::size_t r = 0; r < program.rank_count(); ++r)
+    for (const Instruction& i : program.ranks[r]) {
+      if (!reads_weights(i.opcode)) continue;
+      const std::int64_t samples = program.sizes.differ() ? program.sizes.of(i.micro) : micro_batch;
+      const auto add = [&](const TensorSums& once) { result[r] += {once.count, once.bytes * samples}; };
+      if (i.opcode == Opcode::forward || i.opcode == Opcode::recompute)
+        add(forward[i.stage.index()]);
+      else
+        add(input_gradient[i.stage.index()]);
     }
   return result;
 }

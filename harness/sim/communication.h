@@ -24,6 +24,11 @@ struct SentBytes {
 std::vector<TensorSums> tensor_sums(const Program& program, const TensorModel& model, const Plan& plan,
                                     std::int64_t micro_batch, std::int64_t element = 4);
 
+// Per rank, for one iteration: the all-to-alls of spread experts (model/expert_spread.h) inside its ops, and the bytes
+// that it hands to them where every expert gets the same number of rows. plan: for the model.
+std::vector<TensorSums> expert_exchanges(const Program& program, const ModelGraph& model, const Plan& plan,
+                                         std::int64_t micro_batch, std::int64_t element = 4);
+
 // Bytes of the tensor that an all-reduce sums: for reduce_gradients or for a step group.
 double reduced_bytes(const Program& program, const Instruction& all_reduce, const Costs& costs);
 

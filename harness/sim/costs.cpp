@@ -116,7 +116,7 @@ static std::vector<Costs::GradientBucket> buckets_of(const PlanStage& stage, con
   for (std::size_t i = stage.layers.size(); i-- > 0;) {
     const LayerCost& layer = graph.layers[stage.layers[i]];
     const LayerVariant* variant = variant_of(stage, i, graph);
-    const Bytes parameters = variant ? variant->parameters : layer.trained();
+    const Bytes parameters = variant ? variant->parameters : layer.reduced();
     backward += (layer.input_gradient + layer.weight_gradient).value;
     weight_gradient += layer.weight_gradient.value;
     if (parameters.value == 0) continue;

@@ -21,6 +21,7 @@ struct Variant {
   std::string sharding = "system";  // as RunCase
   int tensor = 1;
   double clip_norm = 0;
+  bool spread = false;  // the experts, over the replicas
 };
 
 inline std::string to_text(const Variant& v) {
@@ -30,6 +31,7 @@ inline std::string to_text(const Variant& v) {
     text += v.replicas.layout == PipelineReplicas::Layout::groups ? " in groups" : " in pipelines";
   if (v.tensor > 1) text += " tensor " + std::to_string(v.tensor);
   if (v.clip_norm > 0) text += " clipped";
+  if (v.spread) text += " spread";
   return v.sharding == "system" ? text : text + " sharding " + v.sharding;
 }
 
@@ -40,8 +42,9 @@ struct Planned {
   double clip_norm = 0;
 
   Planned(const Variant& v, const ModelGraph& model)
-      : setup(clipping(divided(TestSetup(v.system, v.options, model, job->size(), kBatch, microbatches(v.system),
-                                         v.replicas, v.sharding, v.tensor)),
+      : setup(clipping(spreading(divided(TestSetup(v.system, v.options, model, job->size(), kBatch,
+                                                   microbatches(v.system), v.replicas, v.sharding, v.tensor)),
+                                 v.spread),
                        v.clip_norm > 0)),
         program(make_program(setup.prepared, synchronous() ? setup.microbatches : kUpdates * setup.microbatches)),
         clip_norm(v.clip_norm) {}
@@ -63,6 +66,9 @@ struct Planned {
   static TestSetup clipping(TestSetup setup, bool clips) {
     setup.prepared.clip_norm = clips;
     return setup;
+  }
+  static TestSetup spreading(TestSetup setup, bool spreads) {
+    return spreads ? with_spread_experts(std::move(setup)) : setup;
   }
   static int microbatches(const std::string& system) {
     const System& s = find_system(system, "test");
@@ -111,7 +117,7 @@ inline Numbers train(const Planned& planned, const DataFeed& feed, ProcessGroup*
   request.snapshots = {kUpdates / 2};
   request.keep_weights = true;
   RunResult result = session->run(planned.program, request);
-  Numbers numbers{.after_each_update = std::move(result.weights), .losses = result.losses, .sums = result.tensor_sums};
+  Numbers numbers{.after_each_update = std::move(result.weights), .losses = result.losses, .sums = result.group_sums};
   numbers.peaks = session->peak_memory();
   const Evaluation before = session->evaluate_snapshot(0), after = session->evaluate();
   numbers.evaluations = {before.loss, before.accuracy, after.loss, after.accuracy};

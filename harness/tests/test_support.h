@@ -14,12 +14,14 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/case/expert_costs.h"
 #include "harness/case/make_program.h"
 #include "harness/case/predict_memory.h"
 #include "harness/case/prepare.h"
 #include "harness/case/size_rules.h"
 #include "harness/case/tensor_costs.h"
 #include "harness/exec/session.h"
+#include "harness/model/expert_spread.h"
 #include "harness/model/word_slices.h"
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/make_plan.h"
@@ -179,6 +181,21 @@ struct TestSetup {
     return s;
   }
 };
+
+// The setup with the model's experts spread over its replicas.
+inline TestSetup with_spread_experts(TestSetup setup) {
+  Prepared& p = setup.prepared;
+  const auto replicas = static_cast<int>(p.plan.stages.front().devices.size());
+  p.spread = std::make_shared<const ModelGraph>(spread_experts(setup.workload->model, replicas));
+  const CostFormula formula = [&](const ModelGraph& model) {
+    return analytic_costs(model, p.micro_batch, p.cluster.devices.front());
+  };
+  const auto devices = static_cast<int>(p.cluster.devices.size());
+  p.costs = spread_costs(p.costs, setup.workload->model, *p.spread, p.cluster,
+                         groups_of_experts(devices, {replicas, p.replicas.layout}), formula);
+  adopt_pipeline(p, {p.pipeline, p.order});
+  return setup;
+}
 
 // The samples of `updates` updates, in order of the data set from `first` on.
 inline std::vector<std::int64_t> samples_from(std::int64_t first, std::int64_t count) {

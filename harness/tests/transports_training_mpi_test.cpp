@@ -115,6 +115,21 @@ TEST(Transports, clipping_by_the_global_norm_gives_the_same_bits) {
     EXPECT_TRUE(expect_same_bits({.system = system, .clip_norm = 0.01}, model, feed)) << system << ": rejected";
 }
 
+// Two or four processes: replicas of the whole model, or of two stages.
+TEST(Transports, spread_experts_give_the_same_bits) {
+  const ModelGraph model = test_mixtral();
+  const DataFeed feed = random_feed(model, kUpdates * kBatch);
+  for (const char* system : {"gpipe", "one_f_one_b", "zero_bubble"})
+    for (const double clip_norm : {0.0, 0.01})
+      EXPECT_TRUE(expect_same_bits({.system = system,
+                                    .replicas = {2, PipelineReplicas::Layout::pipelines},
+                                    .clip_norm = clip_norm,
+                                    .spread = true},
+                                   model, feed))
+          << system << ": rejected";
+  EXPECT_TRUE(expect_same_bits({.system = "data_parallel", .spread = true}, model, feed));
+}
+
 // The copies of the head's weight are on the first and the last rank, or both on one (V placements).
 TEST(Transports, tied_weights_in_several_stages_give_the_same_bits) {
   ModelGraph model = gpt("tied_gpt", 3, 8, 2, 6, 12);
@@ -291,6 +306,9 @@ TEST(Transports, a_checkpoint_is_the_same_file_and_goes_on_in_both) {
   variants.push_back({"gpipe", {}, {2}, "optimizer"});
   variants.push_back({"zero_bubble", {}, {2, PipelineReplicas::Layout::pipelines}, "visit"});
   for (const Variant& variant : variants) expect_same_checkpoint(variant, test_cnn());
+  for (const Variant& spread : {Variant{.system = "data_parallel", .spread = true},
+                                Variant{.system = "gpipe", .replicas = {2}, .spread = true}})
+    expect_same_checkpoint(spread, test_mixtral());
 }
 
 }  // namespace

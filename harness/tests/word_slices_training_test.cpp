@@ -55,11 +55,11 @@ TEST(WordSlicesForReal, AreWhatTheVirtualClockSays) {
   request.order = samples_from(0, kBatch);
   request.timeout = Seconds(120);
   const RunResult result = session->run(program, request);
-  EXPECT_EQ(result.tensor_sums,
+  EXPECT_EQ(result.group_sums,
             tensor_sums(program, *setup.prepared.words, setup.prepared.plan, setup.prepared.micro_batch));
   // Per forward of a slice one sum: 3 samples of 6 positions, 3 slices and the target, 4 bytes.
   EXPECT_TRUE(as_predicted(session->peak_memory(), memory(program, stage_memory(setup.prepared, sgd, program.rule))));
-  EXPECT_EQ(result.tensor_sums.front(), (TensorSums{kWordMicros, kWordMicros * 3 * 6 * 4 * 4}));
+  EXPECT_EQ(result.group_sums.front(), (TensorSums{kWordMicros, kWordMicros * 3 * 6 * 4 * 4}));
 }
 
 }  // namespace

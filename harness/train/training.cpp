@@ -109,11 +109,9 @@ void Training::share(SharedTrainings::Turn& turn, const Program& first, Record& 
 
 // All that the numbers of the training depend on besides its group (training_group).
 std::string Training::numbers_key(const std::vector<UndrainedSegment>& segments) const {
-  Json key = {{"micro_batch", prepared_.micro_batch},
-              {"microbatches", prepared_.microbatches_per_update},
-              {"microbatch_sizes", case_.microbatch_sizes},
-              {"learning_rate", case_.optimizer.learning_rate},
-              {"segments", Json::array()}};
+  Json key = {{"micro_batch", prepared_.micro_batch},       {"microbatches", prepared_.microbatches_per_update},
+              {"microbatch_sizes", case_.microbatch_sizes}, {"learning_rate", case_.optimizer.learning_rate},
+              {"experts", choice_name(case_.experts)},      {"segments", Json::array()}};
   const NumericsOptions options{.batched_weight_gradients = prepared_.batched_weight_gradients,
                                 .snapshots = segments_.snapshots()};
   for (const UndrainedSegment& segment : segments) {

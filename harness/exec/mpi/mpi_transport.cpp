@@ -13,6 +13,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <span>
 
 #include "harness/exec/mpi/mpi_parts.h"
 
@@ -135,6 +137,19 @@ class MpiTransport : public Transport {
     } else {
       reduce_scatter(group, member, static_cast<double*>(data), count);
     }
+  }
+
+  void all_to_all(int group, int member, const void* send, std::span<const std::size_t> send_counts, void* receive,
+                  std::span<const std::size_t> receive_counts, ElementType type) override {
+    const std::size_t element = type == ElementType::float32 ? 4 : 8;
+    const auto part = [element](void* data, std::span<const std::size_t> counts, std::size_t k) {
+      const std::size_t first = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(k), 0ul);
+      return Block(static_cast<std::byte*>(data) + first * element, counts[k] * element);
+    };
+    const auto give = [&](std::size_t k) { return part(const_cast<void*>(send), send_counts, k); };
+    const auto room = [&](std::size_t k) { return part(receive, receive_counts, k); };
+    std::ranges::copy(give(static_cast<std::size_t>(member)), room(static_cast<std::size_t>(member)).begin());
+    exchange(group, member, give, room);
   }
 
   void abort() override {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <numeric>
 
 #include "harness/exec/executor_test_support.h"
 #include "harness/exec/mpi/mpi.h"
@@ -208,6 +209,41 @@ TEST(Processes, collectives_give_the_bits_that_threads_give) {
         expect_same_as_threads<float>(what, count, group);
         expect_same_as_threads<double>(what, count, group);
       }
+}
+
+// Member k sends (k + 2 j) mod 4 times `unit` elements to member j.
+TEST(Processes, an_all_to_all_gives_what_threads_give) {
+  const Program program = replicas(job->size());
+  for (const std::size_t unit : {1, 1000, 100003})
+    for (const int group : {0, 1, 2}) {
+      const std::vector<Rank>& members = program.placement.stages[group];
+      const std::size_t n = members.size();
+      const auto exchanged = [&](Transport& transport, std::size_t member) {
+        const auto count = [&](std::size_t from, std::size_t to) { return (from + 2 * to) % 4 * unit; };
+        std::vector<std::size_t> to, from;
+        for (std::size_t k = 0; k < n; ++k) to.push_back(count(member, k)), from.push_back(count(k, member));
+        const auto sent = awkward<double>(std::accumulate(to.begin(), to.end(), 0ul), static_cast<int>(member));
+        std::vector<double> received(std::accumulate(from.begin(), from.end(), 0ul));
+        for (int k = 0; k < 2; ++k)
+          transport.all_to_all(group, static_cast<int>(member), sent.data(), to, received.data(), from,
+                               ElementType::float64);
+        return received;
+      };
+      const auto me = static_cast<std::size_t>(std::ranges::find(members, Rank(job->rank())) - members.begin());
+      std::vector<double> mine;
+      {
+        LetterCodec codec;
+        const auto transport = job->transport(program, codec);
+        if (me < n) mine = exchanged(*transport, me);
+      }
+      if (me == n) continue;
+      const auto threads = make_thread_transport(program);
+      std::vector<std::vector<double>> all(n);
+      std::vector<std::thread> ranks;
+      for (std::size_t k = 0; k < n; ++k) ranks.emplace_back([&, k] { all[k] = exchanged(*threads, k); });
+      for (std::thread& rank : ranks) rank.join();
+      EXPECT_EQ(mine, all[me]) << unit << " elements in group " << group;
+    }
 }
 
 TEST(Processes, sharded_programs_run_as_on_threads) {

@@ -31,6 +31,9 @@ struct LayerStash {
   // The layer's stash of the previous chunk, which is in flight as long as this one: attention reads its keys and
   // values there and adds to their gradients. Null: the first chunk, or the whole.
   LayerStash* earlier = nullptr;
+  // Of spread experts: the rows that every replica has for every held expert, [replicas, held experts]. The host needs
+  // them, and they count as none of the device's memory.
+  std::vector<std::int64_t> received = {};
 };
 
 struct ForwardMode {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/base/stop.h"
@@ -61,12 +62,23 @@ TorchSession::WeightsOf TorchSession::weights_of(const FlatOf& flat) const {
     const at::Tensor all = whole(id, flat);
     if (!owns(id)) continue;
     TorchWorker& worker = owner_of(id);
-    of_stage = worker.weights(id).views_of(all);
+    of_stage = spreads_experts(id) ? views_of_whole(id, all) : worker.weights(id).views_of(all);
     of_stage.insert(of_stage.end(), worker.frozen(id).begin(), worker.frozen(id).end());
     for (const auto& [owner, parameter] : worker.borrowed(id))
       of_stage.push_back(worker.weights(owner).views_of(flat(worker, owner))[parameter]);
   }
   return weights;
+}
+
+std::vector<at::Tensor> TorchSession::views_of_whole(StageId stage, const at::Tensor& all) const {
+  std::vector<at::Tensor> views;
+  std::int64_t first = 0;
+  for (const int l : spec_.plan.stages[stage.index()].layers)
+    for (const ParameterSpec& p : trained_parameters(model_of_all_replicas().layers[l])) {
+      views.push_back(all.narrow(0, first, elements(p.shape)).view(p.shape));
+      first += elements(p.shape);
+    }
+  return views;
 }
 
 // flat: what every stage reads, its newest weights or those of a snapshot.
@@ -142,9 +154,15 @@ TorchSession::Prediction TorchSession::predict(const std::vector<at::Tensor>& in
     TorchWorker& owner = owner_of(StageId(s));
     std::vector<at::Tensor> received;
     for (const int producer : interfaces_[s].receives) received.push_back(values.at(producer).to(owner.device()));
-    const auto out = owner.module(StageId(s))
-                         .forward(received, weights[s], target.to(owner.device()), {.training = false}, nullptr,
-                                  &result.loss, &result.prediction);
+    std::optional<StageModule> whole;
+    if (spreads_experts(StageId(s))) {
+      whole.emplace(*whole_experts_, spec_.plan.stages[s].layers, interfaces_[s], context_.options);
+      const std::vector<at::Tensor> from = owner.module(StageId(s)).buffers(), to = whole->buffers();
+      for (std::size_t b = 0; b < to.size(); ++b) to[b].copy_(from[b]);
+    }
+    StageModule& module = whole ? *whole : owner.module(StageId(s));
+    const auto out = module.forward(received, weights[s], target.to(owner.device()), {.training = false}, nullptr,
+                                    &result.loss, &result.prediction);
     for (std::size_t k = 0; k < out.size(); ++k) values[interfaces_[s].sends[k]] = out[k];
     for (int p = 0; processes() && p < processes()->size(); ++p)
       if (p != processes()->rank() && reads(p, s)) send_tensors(*processes(), p, out);

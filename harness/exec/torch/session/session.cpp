@@ -19,6 +19,7 @@
 #include "harness/exec/torch/session/tensor_groups.h"
 #include "harness/exec/torch/session/torch_session.h"
 #include "harness/exec/torch/session/torch_words.h"
+#include "harness/model/expert_spread.h"
 
 namespace sluice {
 
@@ -49,6 +50,15 @@ TorchSession::TorchSession(const SessionSpec& spec) : spec_(spec) {
   if (spec.tensor && (spec.inference || spec.sharding.active() || spec.optimizer.treats_matrices()))
     throw InputError("tensor", "tensor parallelism trains, unsharded, with an optimizer of single elements",
                      "leave tensor out");
+  if (replicas_of_experts(spec.model) > 1) {
+    if (spec.inference || spec.sharding.active() || spec.tensor || spec.optimizer.treats_matrices() ||
+        spec.device != "cpu")
+      throw InputError("experts",
+                       "experts are spread in training on the CPU, unsharded, without tensor parallelism and with an "
+                       "optimizer of single elements",
+                       "use replicated experts");
+    whole_experts_ = with_whole_experts(spec.model);
+  }
   context_.spec = &spec_;
   context_.options = at::TensorOptions().dtype(spec.double_precision ? at::kDouble : at::kFloat);
   if (!spec.feed) {
@@ -91,11 +101,12 @@ void TorchSession::make_workers(const std::vector<std::vector<at::Tensor>>& init
 
 std::vector<std::vector<at::Tensor>> TorchSession::starting_weights() const {
   if (!spec_.initial && spec_.tensor) return member_weights(*spec_.tensor, spec_.seed, context_.options);
-  if (!spec_.initial) return initial_weights(spec_.model, spec_.seed, context_.options);
+  const ModelGraph& model = model_of_all_replicas();
+  if (!spec_.initial) return initial_weights(model, spec_.seed, context_.options);
   std::vector<std::vector<at::Tensor>> result;
-  for (std::size_t l = 0; l < spec_.model.layers.size(); ++l) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
     auto& tensors = result.emplace_back();
-    const auto specs = parameters(spec_.model.layers[l]);
+    const auto specs = parameters(model.layers[l]);
     for (std::size_t p = 0; p < specs.size(); ++p)
       tensors.push_back(
           at::tensor((*spec_.initial)[l][p], at::kDouble).view(specs[p].shape).to(context_.options.dtype()));
@@ -143,7 +154,7 @@ RunResult TorchSession::run(const Program& program, const RunRequest& request) {
   std::unique_ptr<Transport> transport = make_transport(program);
   if (request.disturbance && request.disturbance->throttles())
     transport = make_throttled_transport(std::move(transport), program, *request.disturbance, bytes_of_message);
-  join_tensor_groups(program, *transport);
+  join_groups(program, *transport);
   RunResult result;
   ExecuteOptions options = request;
   options.processes = processes();
@@ -155,8 +166,8 @@ RunResult TorchSession::run(const Program& program, const RunRequest& request) {
   const std::vector<RankLosses> losses = losses_of_ranks();
   for (const RankLosses& rank : losses)
     for (std::size_t u = 0; u < result.losses.size(); ++u) result.losses[u] += rank.losses[u];
-  if (spec_.tensor)
-    for (const RankLosses& rank : losses) result.tensor_sums.push_back(rank.sums);
+  if (spec_.tensor || whole_experts_)
+    for (const RankLosses& rank : losses) result.group_sums.push_back(rank.sums);
   for (const RankLosses& rank : losses) {
     result.output_digests.resize(rank.output_digests.size(), 0);
     for (std::size_t m = 0; m < rank.output_digests.size(); ++m) result.output_digests[m] += rank.output_digests[m];
@@ -184,8 +195,7 @@ std::vector<TorchSession::RankLosses> TorchSession::losses_of_ranks() const {
   std::vector<RankLosses> all;
   if (!processes()) {
     for (std::size_t r = 0; r < workers_.size(); ++r)
-      all.push_back(
-          {worker(r).losses(), worker(r).loss_parts(), worker(r).output_digests(), worker(r).tensor_group().sums()});
+      all.push_back({worker(r).losses(), worker(r).loss_parts(), worker(r).output_digests(), worker(r).group_sums()});
     return all;
   }
   const TorchWorker& own = own_worker();
@@ -193,7 +203,7 @@ std::vector<TorchSession::RankLosses> TorchSession::losses_of_ranks() const {
   out.list(own.losses());
   out.list(own.loss_parts());
   out.list(own.output_digests());
-  out.value(own.tensor_group().sums());
+  out.value(own.group_sums());
   for (const std::string& bytes : processes()->all_gather(out.bytes())) {
     ByteReader in(bytes);
     in.list(all.emplace_back().losses);
@@ -207,6 +217,7 @@ std::vector<TorchSession::RankLosses> TorchSession::losses_of_ranks() const {
 std::vector<std::vector<double>> TorchSession::kept_weights(StageId stage) const {
   const auto& ranks = placement_.stages[stage.index()];
   std::vector<std::vector<double>> kept = kept_by(ranks.front(), stage);
+  if (spreads_experts(stage)) return merged(stage, kept);
   if (!sharded(stage)) return kept;
   for (std::size_t k = 1; k < ranks.size(); ++k) {
     const auto slices = kept_by(ranks[k], stage);
@@ -214,6 +225,22 @@ std::vector<std::vector<double>> TorchSession::kept_weights(StageId stage) const
   }
   for (auto& update : kept) update.resize(size_of(stage));
   return kept;
+}
+
+std::vector<std::vector<double>> TorchSession::merged(StageId stage,
+                                                      const std::vector<std::vector<double>>& first) const {
+  const auto& ranks = placement_.stages[stage.index()];
+  std::vector<std::vector<at::Tensor>> replicas(first.size());  // by update
+  for (std::size_t k = 0; k < ranks.size(); ++k) {
+    const auto kept = k == 0 ? first : kept_by(ranks[k], stage);
+    for (std::size_t u = 0; u < kept.size(); ++u) replicas[u].push_back(at::tensor(kept[u], at::kDouble));
+  }
+  std::vector<std::vector<double>> result;
+  for (const auto& update : replicas) {
+    const at::Tensor all = merged(stage, update);
+    result.emplace_back(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
+  }
+  return result;
 }
 
 std::vector<std::vector<double>> TorchSession::kept_by(Rank rank, StageId stage) const {

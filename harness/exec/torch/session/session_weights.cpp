@@ -1,32 +1,78 @@
 // The weights of a session between runs: of one layer, and all of them to and from a checkpoint.
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/exec/bytes.h"
 #include "harness/exec/torch/session/torch_session.h"
+#include "harness/model/expert_spread.h"
 
 namespace sluice {
 
 std::int64_t TorchSession::size_of(StageId stage) const {
+  const ModelGraph& model = model_of_all_replicas();
   std::int64_t size = 0;
-  for (const int l : spec_.plan.stages[stage.index()].layers) size += trained_parameter_count(spec_.model.layers[l]);
+  for (const int l : spec_.plan.stages[stage.index()].layers) size += trained_parameter_count(model.layers[l]);
   return size;
 }
 
-at::Tensor TorchSession::whole(StageId stage, const FlatOf& flat) const {
-  if (!sharded(stage)) return owns(stage) ? flat(owner_of(stage), stage) : at::Tensor();
-  std::vector<at::Tensor> slices;
+std::vector<at::Tensor> TorchSession::of_all_replicas(StageId stage, const FlatOf& flat) const {
+  std::vector<at::Tensor> all;
   for (const Rank r : placement_.stages[stage.index()]) {
-    at::Tensor slice;
-    if (here(r)) slice = flat(worker(r.index()), stage);
-    slices.push_back(processes() ? broadcast_tensor(*processes(), slice, r.value) : slice);
-    if (owns(stage)) slices.back() = slices.back().to(owner_of(stage).device());
+    at::Tensor own;
+    if (here(r)) own = flat(worker(r.index()), stage);
+    all.push_back(processes() ? broadcast_tensor(*processes(), own, r.value) : own);
+    if (owns(stage)) all.back() = all.back().to(owner_of(stage).device());
   }
-  return at::cat(slices).narrow(0, 0, size_of(stage));
+  return all;
+}
+
+at::Tensor TorchSession::whole(StageId stage, const FlatOf& flat) const {
+  if (spreads_experts(stage)) return merged(stage, of_all_replicas(stage, flat));
+  if (!sharded(stage)) return owns(stage) ? flat(owner_of(stage), stage) : at::Tensor();
+  return at::cat(of_all_replicas(stage, flat)).narrow(0, 0, size_of(stage));
+}
+
+bool TorchSession::spreads_experts(StageId stage) const {
+  return whole_experts_ && std::ranges::any_of(spec_.plan.stages[stage.index()].layers,
+                                               [&](int l) { return replicas_of_experts(spec_.model.layers[l]) > 1; });
+}
+
+// Parameters are one after another in a flat tensor, and a replica's part of one is a range of its experts.
+at::Tensor TorchSession::merged(StageId stage, std::span<const at::Tensor> replicas) const {
+  std::vector<at::Tensor> parts;
+  std::int64_t first = 0;
+  for (const int l : spec_.plan.stages[stage.index()].layers) {
+    const std::vector<ParameterSpec> own = trained_parameters(spec_.model.layers[l]);
+    for (std::size_t p = 0; p < own.size(); ++p) {
+      const std::int64_t count = elements(own[p].shape);
+      const std::size_t holders = is_part_of_experts(spec_.model.layers[l], p) ? replicas.size() : 1;
+      for (std::size_t r = 0; r < holders; ++r) parts.push_back(replicas[r].narrow(0, first, count));
+      first += count;
+    }
+  }
+  return at::cat(parts);
+}
+
+at::Tensor TorchSession::part_of_replica(StageId stage, const at::Tensor& whole, std::size_t replica) const {
+  const auto replicas = static_cast<std::int64_t>(placement_.stages[stage.index()].size());
+  std::vector<at::Tensor> parts;
+  std::int64_t first = 0;
+  for (const int l : spec_.plan.stages[stage.index()].layers) {
+    const std::vector<ParameterSpec> own = trained_parameters(spec_.model.layers[l]);
+    for (std::size_t p = 0; p < own.size(); ++p) {
+      const std::int64_t count = elements(own[p].shape);
+      const bool is_part = is_part_of_experts(spec_.model.layers[l], p);
+      parts.push_back(whole.narrow(0, first + (is_part ? static_cast<std::int64_t>(replica) * count : 0), count));
+      first += is_part ? replicas * count : count;
+    }
+  }
+  return at::cat(parts);
 }
 
 // Of the one layer, all parameters one after another.
@@ -58,15 +104,16 @@ std::vector<double> TorchSession::frozen_layer(int layer) const {
 }
 
 std::vector<double> TorchSession::of_layer(int layer, const FlatOf& flat) const {
-  if (spec_.model.layers[layer].frozen) return frozen_layer(layer);
+  const ModelGraph& model = model_of_all_replicas();
+  if (model.layers[layer].frozen) return frozen_layer(layer);
   for (std::size_t s = 0; s < spec_.plan.stages.size(); ++s) {
     std::int64_t offset = 0;
     for (const int l : spec_.plan.stages[s].layers) {
-      const std::int64_t n = trained_parameter_count(spec_.model.layers[l]);
+      const std::int64_t n = trained_parameter_count(model.layers[l]);
       if (l == layer) {
         // A copy is another layer's weight.
         const std::int64_t copied =
-            spec_.model.layers[l].copy_of < 0 ? 0 : elements(parameters(spec_.model.layers[l]).front().shape);
+            model.layers[l].copy_of < 0 ? 0 : elements(parameters(model.layers[l]).front().shape);
         const at::Tensor all = whole(StageId(s), flat);
         if (!owns(StageId(s))) return from_owner(StageId(s), std::vector<double>());
         const at::Tensor part = all.narrow(0, offset + copied, n - copied).to(at::kDouble).cpu().contiguous();
@@ -110,7 +157,7 @@ Json TorchSession::identity() const {
   if (o.treats_matrices())
     for (const int more : {static_cast<int>(o.matrices), static_cast<int>(o.sides), static_cast<int>(o.source)})
       optimizer.push_back(more);
-  Json model = {spec_.model.name, parameter_count(spec_.model)};
+  Json model = {spec_.model.name, parameter_count(model_of_all_replicas())};
   for (const LayerSpec& layer : spec_.model.layers)
     if (layer.frozen) model.push_back(layer.name);
   return {{"model", model},
@@ -124,7 +171,7 @@ CheckpointStage TorchSession::checkpoint_of(StageId id) const {
   CheckpointStage stage;
   StageWeights::State state;
   if (owns(id)) state = owner_of(id).weights(id).state();
-  if (sharded(id)) {
+  if (sharded(id) || spreads_experts(id)) {
     const auto tensors = from_owner(id, {static_cast<double>(state.tensors.size())});
     state.tensors.resize(static_cast<std::size_t>(tensors[0]));
     for (std::size_t k = 0; k < state.tensors.size(); ++k)
@@ -178,7 +225,8 @@ void TorchSession::load(const std::string& path, bool of_any_plan) {
   if (checkpoint.stages.size() != interfaces_.size()) throw wrong(checkpoint.stages.size());
   for (std::size_t s = 0; s < interfaces_.size(); ++s) {
     CheckpointStage& stage = checkpoint.stages[s];
-    for (const Rank r : placement_.stages[s]) {
+    for (std::size_t k = 0; k < placement_.stages[s].size(); ++k) {
+      const Rank r = placement_.stages[s][k];
       if (!here(r)) continue;
       const std::vector<at::Tensor> buffers = worker(r.index()).module(StageId(s)).buffers();
       if (stage.tensors.size() < buffers.size()) throw wrong(s);
@@ -187,9 +235,13 @@ void TorchSession::load(const std::string& path, bool of_any_plan) {
         if (stage.tensors[own + b].numel() != buffers[b].numel()) throw wrong(s);
       for (std::size_t b = 0; b < buffers.size(); ++b)
         buffers[b].copy_(stage.tensors[own + b].view(buffers[b].sizes()));
-      worker(r.index())
-          .weights(StageId(s))
-          .restore({{stage.tensors.begin(), stage.tensors.begin() + static_cast<std::ptrdiff_t>(own)}, stage.numbers});
+      std::vector<at::Tensor> tensors(stage.tensors.begin(), stage.tensors.begin() + static_cast<std::ptrdiff_t>(own));
+      if (spreads_experts(StageId(s)))
+        for (at::Tensor& tensor : tensors) {
+          if (tensor.numel() != size_of(StageId(s))) throw wrong(s);
+          tensor = part_of_replica(StageId(s), tensor, k);
+        }
+      worker(r.index()).weights(StageId(s)).restore({std::move(tensors), stage.numbers});
     }
   }
   updates_ = checkpoint.updates;

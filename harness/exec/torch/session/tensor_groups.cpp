@@ -24,11 +24,13 @@ std::vector<std::vector<at::Tensor>> member_weights(const TensorModel& model, st
   return result;
 }
 
-void TorchSession::join_tensor_groups(const Program& program, Transport& transport) {
-  if (!spec_.tensor) return;
-  for (std::size_t r = 0; r < workers_.size(); ++r)
-    if (here(Rank(r)))
-      worker(r).tensor_group().join(transport, program.tensor_group_of(Rank(r)), static_cast<int>(r) % program.tensor);
+void TorchSession::join_groups(const Program& program, Transport& transport) {
+  for (std::size_t r = 0; r < workers_.size(); ++r) {
+    if (!here(Rank(r))) continue;
+    worker(r).join_expert_groups(transport);
+    if (!spec_.tensor) continue;
+    worker(r).tensor_group().join(transport, program.tensor_group_of(Rank(r)), static_cast<int>(r) % program.tensor);
+  }
 }
 
 std::vector<at::Tensor> TorchSession::whole_parameters(int layer, const FlatOf& flat) const {

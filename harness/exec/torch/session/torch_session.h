@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,8 +49,8 @@ class TorchSession : public Session {
   // Set-up.
   // The workers of the plan's ranks, with these weights by layer and parameter.
   void make_workers(const std::vector<std::vector<at::Tensor>>& initial);
-  std::vector<std::vector<at::Tensor>> starting_weights() const;  // by layer and parameter
-  void join_tensor_groups(const Program& program, Transport& transport);
+  std::vector<std::vector<at::Tensor>> starting_weights() const;   // by layer and parameter
+  void join_groups(const Program& program, Transport& transport);  // tensor-parallel ones, and replicas of experts
   std::vector<RankDevice*> rank_devices() const;
   RankDevice* device_of(std::size_t rank) const { return devices_.empty() ? nullptr : devices_[rank].get(); }
   std::unique_ptr<Transport> make_transport(const Program& program);
@@ -62,6 +63,9 @@ class TorchSession : public Session {
   TorchWorker& worker(std::size_t rank) const { return static_cast<TorchWorker&>(*workers_[rank]); }
   TorchWorker& own_worker() const { return worker(processes() ? static_cast<std::size_t>(processes()->rank()) : 0); }
   TorchWorker& owner_of(StageId stage) const { return worker(owner_rank(stage).index()); }
+  // The model of which ranks hold parts: with whole experts.
+  const ModelGraph& model_of_all_replicas() const { return whole_experts_ ? *whole_experts_ : spec_.model; }
+  bool spreads_experts(StageId stage) const;
   bool sharded(StageId stage) const { return spec_.sharding.active() && placement_.stages[stage.index()].size() > 1; }
   std::int64_t size_of(StageId stage) const;  // parameters
 
@@ -78,11 +82,18 @@ class TorchSession : public Session {
   // keep_weights: the stage's weights after each update, gathered if it is sharded.
   std::vector<std::vector<double>> kept_weights(StageId stage) const;
   std::vector<std::vector<double>> kept_by(Rank rank, StageId stage) const;
+  // The same of a stage with spread experts. first: of its first replica.
+  std::vector<std::vector<double>> merged(StageId stage, const std::vector<std::vector<double>>& first) const;
 
   // Weights and checkpoints.
-  // A flat tensor of the whole stage, gathered if it is sharded. Undefined if this process does not own the stage and
-  // the stage is not sharded.
+  // A flat tensor of the whole stage, gathered if it is sharded or its experts are spread. Undefined if this process
+  // does not own the stage and neither is the case.
   at::Tensor whole(StageId stage, const FlatOf& flat) const;
+  std::vector<at::Tensor> of_all_replicas(StageId stage, const FlatOf& flat) const;
+  // Of a stage with spread experts: a flat tensor of the whole stage from those of its replicas, in their order; and
+  // the part of one replica.
+  at::Tensor merged(StageId stage, std::span<const at::Tensor> replicas) const;
+  at::Tensor part_of_replica(StageId stage, const at::Tensor& whole, std::size_t replica) const;
   std::vector<double> frozen_layer(int layer) const;                  // a frozen layer's weights
   std::vector<double> of_layer(int layer, const FlatOf& flat) const;  // one layer's part of its stage's flat tensor
   std::vector<double> of_whole_layer(int layer, const FlatOf& flat) const;  // of a split model, all parts
@@ -115,6 +126,7 @@ class TorchSession : public Session {
   Prediction predict_whole(const std::vector<at::Tensor>& inputs, const at::Tensor& target,
                            const WeightsOf& weights) const;
   WeightsOf weights_of(const FlatOf& flat) const;  // by stage; empty for stages of other owners
+  std::vector<at::Tensor> views_of_whole(StageId stage, const at::Tensor& all) const;  // of a whole stage's parameters
   double decoded_score(const Decoding& decoding, const WeightsOf& weights) const;
   std::vector<at::Tensor> load_inputs(std::span<const std::int64_t> test_samples) const;
   // The model's output, stage after stage; with a process group only on the process with the loss.
@@ -124,6 +136,7 @@ class TorchSession : public Session {
                                                   const WeightsOf& weights) const;
 
   SessionSpec spec_;
+  std::optional<ModelGraph> whole_experts_;  // with_whole_experts(), where they are spread
   RunContext context_;
   std::vector<StageInterface> interfaces_;
   Placement placement_;

@@ -11,8 +11,10 @@
 
 #include "harness/base/stop.h"
 #include "harness/exec/torch/layers/divided_product.h"
+#include "harness/exec/torch/layers/expert_group.h"
 #include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/model/cost_graph.h"
+#include "harness/model/expert_spread.h"
 #include "harness/pipeline/gradient_buckets.h"
 
 namespace sluice {
@@ -111,7 +113,7 @@ struct StageModule::Impl {
 };
 
 StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
-                         const at::TensorOptions& options, const TensorShare& tensor)
+                         const at::TensorOptions& options, const TensorShare& tensor, ExpertGroup* experts)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.options = options;
@@ -153,7 +155,8 @@ StageModule::StageModule(const ModelGraph& model, std::vector<int> layers, const
       last_reader[found->second] = impl.steps.size();
     }
     step.layer = tensor.model ? make_member_layer(*tensor.model, index, input_shapes, options, *tensor.group)
-                              : make_layer(spec, input_shapes, index, options);
+                 : replicas_of_experts(spec) > 1 ? make_spread_experts(std::get<Experts>(spec.kind), *experts)
+                                                 : make_layer(spec, input_shapes, index, options);
     if (spec.tied_to >= 0) {
       const auto weight = weight_of.find(spec.tied_to);
       if (weight != weight_of.end()) {

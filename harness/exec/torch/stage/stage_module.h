@@ -14,6 +14,8 @@
 
 namespace sluice {
 
+class ExpertGroup;
+
 // All tensors that a stage keeps for one micro-batch in flight.
 struct StageStashTensors {
   std::vector<LayerStash> layers;        // one per layer of the stage
@@ -23,9 +25,10 @@ struct StageStashTensors {
 class StageModule {
  public:
   // layers: ascending indices into model.layers. `receives` and `sends` as by interfaces() (harness/model/model.h).
-  // tensor: of a member of a tensor-parallel group; `model` is then its TensorModel::all.
+  // tensor: of a member of a tensor-parallel group; `model` is then its TensorModel::all. experts: of a replica over
+  // which experts are spread, which it outlives; null: there are none.
   StageModule(const ModelGraph& model, std::vector<int> layers, const StageInterface& interface,
-              const at::TensorOptions& options, const TensorShare& tensor = {});
+              const at::TensorOptions& options, const TensorShare& tensor = {}, ExpertGroup* experts = nullptr);
   ~StageModule();
   StageModule(StageModule&&) noexcept;
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/model/expert_spread.h"
+
 namespace sluice {
 
 // A rank's slice of a stage that `ranks` hold.
@@ -42,8 +44,12 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   s.id = id;
   s.interface = interfaces[id.index()];
   const std::vector<int>& layers = spec.plan.stages[id.index()].layers;
+  const std::vector<Rank>& ranks = placement.stages[id.index()];
+  if (std::ranges::any_of(layers, [&](int l) { return replicas_of_experts(spec.model.layers[l]) > 1; }))
+    s.experts = std::make_unique<ExpertGroup>(
+        id.value, static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin()), static_cast<int>(ranks.size()));
   s.module = std::make_unique<StageModule>(spec.model, layers, s.interface, options_,
-                                           TensorShare{spec.tensor.get(), &tensor_group_});
+                                           TensorShare{spec.tensor.get(), &tensor_group_}, s.experts.get());
   for (const int l : s.module->borrowed()) s.borrowed.push_back(place_of_weight(l));
   if (std::ranges::count(placement.stages[id.index()], rank_) == 0) {
     make_gradient_sum(s);
@@ -53,9 +59,14 @@ void TorchWorker::add_stage(StageId id, const Placement& placement, const std::v
   {
     const MemoryScope scope(counters_, MemoryKind::weights);
     for (const int l : layers)
-      for (const at::Tensor& w : initial_weights[l])
-        spec.model.layers[l].frozen ? s.frozen.push_back(at::empty(w.sizes(), options_).copy_(w))
-                                    : initial.push_back(w);
+      for (std::size_t p = 0; p < initial_weights[l].size(); ++p) {
+        const at::Tensor& w = initial_weights[l][p];
+        if (spec.model.layers[l].frozen)
+          s.frozen.push_back(at::empty(w.sizes(), options_).copy_(w));
+        else
+          initial.push_back(
+              is_part_of_experts(spec.model.layers[l], p) ? w.chunk(s.experts->members())[s.experts->member()] : w);
+      }
   }
   std::vector<bool> matrices;
   for (const int l : layers)
@@ -168,6 +179,18 @@ void TorchWorker::begin_run(const Program& program) {
   loss_parts_.assign(losses_.size(), 0);
   output_digests_.assign(
       program.forward_only ? static_cast<std::size_t>(program.microbatches * context_.request->iterations) : 0, 0);
+}
+
+void TorchWorker::join_expert_groups(Transport& transport) {
+  for (const State& s : states_)
+    if (s.experts) s.experts->join(transport);
+}
+
+TensorSums TorchWorker::group_sums() const {
+  TensorSums sums = tensor_group_.sums();
+  for (const State& s : states_)
+    if (s.experts) sums += s.experts->exchanged();
+  return sums;
 }
 
 void TorchWorker::prepare_messages(State& s, const Program& program) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/exec/session.h"
+#include "harness/exec/torch/layers/expert_group.h"
 #include "harness/exec/torch/stage/memory_counter.h"
 #include "harness/exec/torch/stage/micro_batch_slices.h"
 #include "harness/exec/torch/stage/moved_stash.h"
@@ -35,7 +36,8 @@ struct StageSnapshot {
 class TorchWorker : public Worker {
  public:
   // stages: those of this rank, including stages of which it computes only the weight gradients
-  // (Placement::weight_gradient_ranks). interfaces, placement: of all stages. device: null on the CPU.
+  // (Placement::weight_gradient_ranks). interfaces, placement: of all stages. initial_weights: of whole experts.
+  // device: null on the CPU.
   TorchWorker(Rank rank, const RunContext& context, std::vector<StageId> stages, const Placement& placement,
               const std::vector<StageInterface>& interfaces,
               const std::vector<std::vector<at::Tensor>>& initial_weights, RankDevice* device = nullptr);
@@ -46,6 +48,7 @@ class TorchWorker : public Worker {
   Message take(const Instruction& send) override;
   void put(const Instruction& receive, Message message) override;
   Buffer gradients(StageId stage) override;
+  std::vector<Buffer> shared_gradients(StageId stage) override;
   bool compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) override;
   Gathering begin_gather(StageId stage) override;
   void free_weights(StageId stage) override;
@@ -60,7 +63,8 @@ class TorchWorker : public Worker {
   void step(const Instruction& step) override;
   void end_run() override;
   TensorGroup& tensor_group() { return tensor_group_; }
-  const TensorGroup& tensor_group() const { return tensor_group_; }
+  void join_expert_groups(Transport& transport);
+  TensorSums group_sums() const;  // of a run: of its tensor-parallel group, or of the exchanges of spread experts
   DeviceClock* clock() override { return device_; }
 
   at::Device device() const { return options_.device(); }
@@ -107,6 +111,7 @@ class TorchWorker : public Worker {
   struct State {
     StageId id;
     StageInterface interface;
+    std::unique_ptr<ExpertGroup> experts;  // null: none are spread over its replicas
     std::unique_ptr<StageModule> module;
     std::unique_ptr<StageWeights> weights;  // null on a rank that computes only the stage's weight gradients
     std::vector<Borrowed> borrowed;

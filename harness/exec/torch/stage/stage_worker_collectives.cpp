@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/exec/torch/stage/stage_worker.h"
+#include "harness/model/expert_spread.h"
 
 namespace sluice {
 
@@ -21,6 +22,31 @@ Worker::Buffer TorchWorker::gradients(StageId stage) {
   s.weights->gradients();  // clears the accumulator where this rank had no micro-batch
   const at::Tensor& g = s.weights->gradients_flat();
   return buffer_of(g, g.numel());
+}
+
+// All but the matrices of experts that no other replica has.
+std::vector<Worker::Buffer> TorchWorker::shared_gradients(StageId stage) {
+  const Buffer all = gradients(stage);
+  if (!state(stage).experts) return {all};
+  const SessionSpec& spec = *context_.spec;
+  const std::size_t element = all.type == ElementType::float64 ? 8 : 4;
+  std::vector<Buffer> parts;
+  std::size_t first = 0, begin = 0;  // of the parameter; of the part
+  const auto end_part = [&] {
+    if (first > begin) parts.push_back({static_cast<char*>(all.data) + begin * element, first - begin, all.type});
+  };
+  for (const int l : spec.plan.stages[stage.index()].layers) {
+    const std::vector<ParameterSpec> own = trained_parameters(spec.model.layers[l]);
+    for (std::size_t p = 0; p < own.size(); ++p) {
+      const auto count = static_cast<std::size_t>(elements(own[p].shape));
+      const bool is_part = is_part_of_experts(spec.model.layers[l], p);
+      if (is_part) end_part();
+      first += count;
+      if (is_part) begin = first;
+    }
+  }
+  end_part();
+  return parts;
 }
 
 bool TorchWorker::compute_in_buckets(const Instruction& op, const std::function<void(const Buffer&)>& ready) {
@@ -101,7 +127,7 @@ void TorchWorker::end_copies(const Instruction& reduction) {
 }
 
 // Replicas have the same gradients after they were reduced, and members of a tensor-parallel group the same of a
-// parameter that each holds whole: the first one counts them.
+// parameter that each holds whole: the first one counts them. Experts that are spread are counted by their replica.
 Worker::Buffer TorchWorker::begin_norm() {
   const c10::InferenceMode no_autograd;
   const SessionSpec& spec = *context_.spec;
@@ -113,8 +139,9 @@ Worker::Buffer TorchWorker::begin_norm() {
     finish_gradients(s);
     if (!program.sharded(s.id)) {
       s.weights->gradients();  // clears the accumulator where this rank had no micro-batch
-      if (program.placement.stages[s.id.index()].front() != rank_) continue;
     }
+    const bool first_replica = program.sharded(s.id) || program.placement.stages[s.id.index()].front() == rank_;
+    if (!first_replica && !s.experts) continue;
     std::int64_t first = 0;
     for (const int l : spec.plan.stages[s.id.index()].layers) {
       const std::vector<ParameterSpec> own = trained_parameters(spec.model.layers[l]);
@@ -122,7 +149,9 @@ Worker::Buffer TorchWorker::begin_norm() {
         const std::int64_t end = first + elements(own[p].shape);
         const bool whole = spec.tensor && spec.tensor->split_of(l).parameters[p].dimension < 0;
         const bool copied = p == 0 && spec.model.layers[l].copy_of >= 0;  // counted where the weight is
-        if (!copied && (!whole || spec.tensor->member_of(l) == 0)) squares[l] += s.weights->squares(first, end);
+        const bool counts = first_replica || is_part_of_experts(spec.model.layers[l], p);
+        if (counts && !copied && (!whole || spec.tensor->member_of(l) == 0))
+          squares[l] += s.weights->squares(first, end);
         first = end;
       }
     }
