@@ -266,8 +266,9 @@ static void reject_inference(const Prepared& p) {
 Problem problem_of(const Prepared& p, const RunCase& c) {
   // One replica is planned, for the devices that it would have if the replicas lay one after the other.
   const int replicas = c.data_parallel;
-  Problem problem{planned_costs(p),   p.planned_cluster,         c.ranks / replicas / group_size(p),
-                  c.batch / replicas, c.microbatches / replicas, {}};
+  const Cluster& cluster = p.planned_cluster.devices.empty() ? p.cluster : p.planned_cluster;
+  Problem problem{planned_costs(p),          cluster, c.ranks / replicas / group_size(p), c.batch / replicas,
+                  c.microbatches / replicas, {}};
   problem.inference = p.inference;
   if (p.sizes.differ()) problem.sizes = sizes_of_pipeline(p.sizes, replicas);
   problem.first_layers = c.first_layers;

@@ -22,7 +22,7 @@ struct Prepared {
   const Workload* workload = nullptr;
   Options options;
   Cluster cluster;
-  Cluster planned_cluster;  // as planners see it: with_measured_speeds()
+  Cluster planned_cluster;  // as planners see it, with_measured_speeds(); without devices: as `cluster`
   CostGraph costs;
   ProfileStore* profiles = nullptr;  // source of costs for other micro-batch sizes; outlives this
   Storage storage;                   // number formats of the run's tensors

@@ -28,7 +28,9 @@ double best_update(const RunCase& c, const Prepared& prepared, std::span<const P
                    const std::vector<double>& speeds) {
   Prepared p = prepared;
   p.interference = {};
-  for (std::size_t r = 0; r < speeds.size(); ++r) p.cluster.devices[p.ranks.devices[r].index()].speed *= speeds[r];
+  for (Cluster* cluster : {&p.cluster, &p.planned_cluster})
+    for (std::size_t r = 0; r < speeds.size() && !cluster->devices.empty(); ++r)
+      cluster->devices[p.ranks.devices[r].index()].speed *= speeds[r];
   double best = std::numeric_limits<double>::infinity();
   const auto consider = [&](const auto& plan) {
     adopt_pipeline(p, plan);
