@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <map>
+#include <thread>
 
 #include "results/store.h"
 
@@ -236,12 +239,30 @@ bool within_tolerance(const Claim& claim, const Figure& ours) {
 }
 
 std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profiles) {
-  std::vector<Outcome> outcomes;
-  std::map<std::string, GroupFigures> figures;
-  for (const Claim& claim : claims.claims) {
-    const Outcome& outcome = outcomes.emplace_back(run_claim(claim, profiles));
-    if (outcome.ours) figures[claim.group][claim.name] = {claim.published, *outcome.ours};
+  std::vector<Outcome> outcomes(claims.claims.size());
+  std::vector<std::exception_ptr> errors(outcomes.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < outcomes.size();) {
+      try {
+        outcomes[i] = run_claim(claims.claims[i], profiles);
+      } catch (...) {
+        errors[i] = std::current_exception();
+        next = outcomes.size();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (unsigned k = 1; k < std::thread::hardware_concurrency(); ++k) others.emplace_back(work);
+    work();
   }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  std::map<std::string, GroupFigures> figures;
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    if (outcomes[i].ours)
+      figures[claims.claims[i].group][claims.claims[i].name] = {claims.claims[i].published, *outcomes[i].ours};
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Claim& claim = claims.claims[i];
     if (claim.order)

@@ -48,7 +48,7 @@ struct Outcome {
   std::vector<VariationOutcome> open, experiments;
 };
 
-// Runs every claim. Of those that fail to run (NotAvailable), the outcome says why.
+// Runs every claim, on all cores. Of those that fail to run (NotAvailable), the outcome says why.
 std::vector<Outcome> run_claims(const PaperClaims& claims, ProfileStore& profiles);
 
 // Whether `ours` is within the claim's tolerance of the published figure.

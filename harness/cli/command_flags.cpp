@@ -142,12 +142,15 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                 "Micro-batches of one update, of each replica of the whole model (asynchronous systems: mini-batches "
                 "of one run); of several systems: of each of them in all");
   add_value(c, "--microbatch-sizes", a->microbatch_sizes, "LIST",
-            "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together; --costs and "
-            "--host-copy are then of one sample, and activations are counted in samples")
+            "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together, or drawn from a "
+            "distribution, uniform:N,shortest=A,longest=B or lognormal:N,median=M,sigma=S[,longest=B], and with "
+            ",seed=K others of it; --costs and --host-copy are then of one sample, and activations are counted in "
+            "samples")
       ->excludes(c->get_option("--microbatches"));
   add_value(c, "--sample-lengths", a->sample_lengths, "LIST",
-            "Lengths of the samples of an update, as in 9,7,3,3,1: the first of the systems that forms micro-batches "
-            "of them (dynapipe) does, for all systems. A micro-batch counts as its samples times the longest; "
+            "Lengths of the samples of an update, as in 9,7,3,3,1, or drawn as above: the first of the systems that "
+            "forms micro-batches of them (dynapipe) does, for all systems. A micro-batch counts as its samples times "
+            "the longest; "
             "--costs and --host-copy are then of a unit of length")
       ->excludes(c->get_option("--microbatches"))
       ->excludes(c->get_option("--microbatch-sizes"))
@@ -191,6 +194,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
                "  sluice schedule -s 1f1b,dynapipe --microbatch-sizes 3,1,3,1,3,1,3,1 --costs 1/1/1\n"
                "  sluice schedule -s 1f1b,dynapipe -n 4 --sample-lengths 9,7,7,3,3,2,1 --group-overhead 4\n"
+               "  sluice schedule -s 1f1b,dynapipe -n 4 --sample-lengths lognormal:64,median=256,sigma=0.8\n"
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
                "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"

@@ -13,6 +13,7 @@
 #include "harness/base/visible_text.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/drawn_lengths.h"
 #include "harness/cli/schedule_figures.h"
 #include "harness/cli/timeline_page.h"
 #include "harness/program/pytorch_table.h"
@@ -96,14 +97,14 @@ void print_with_ops(const std::string& document, const Schedule& schedule) {
 }
 
 MicrobatchSizes sizes_of(const ScheduleArguments& a) {
-  const std::vector<int> sizes = counts_in(a.microbatch_sizes, "--microbatch-sizes");
+  const std::vector<int> sizes = lengths_in(a.microbatch_sizes, "--microbatch-sizes");
   return sizes.empty() ? MicrobatchSizes() : MicrobatchSizes({sizes.begin(), sizes.end()});
 }
 
 // The sizes, as --microbatch-sizes, that the first of the systems that can forms of --sample-lengths.
 std::string formed_microbatches(const std::vector<const System*>& systems, const ScheduleArguments& a) {
   constexpr int kMaxSamples = 1000, kMaxLength = 1'000'000;
-  const std::vector<int> lengths = counts_in(a.sample_lengths, "--sample-lengths");
+  const std::vector<int> lengths = lengths_in(a.sample_lengths, "--sample-lengths");
   if (count_of(lengths) > kMaxSamples)
     throw InputError("--sample-lengths", "has " + std::to_string(lengths.size()) + " samples",
                      "give at most " + std::to_string(kMaxSamples));
@@ -346,6 +347,9 @@ int schedule_command(const ScheduleArguments& a) {
   ScheduleArguments shared = a;
   if (!a.sample_lengths.empty()) {
     shared.microbatch_sizes = formed_microbatches(systems, a);
+    if (!a.json && !a.csv) fmt::print("--microbatch-sizes {}\n", shared.microbatch_sizes);
+  } else if (a.microbatch_sizes.find(':') != std::string::npos) {
+    shared.microbatch_sizes = fmt::format("{}", fmt::join(lengths_in(a.microbatch_sizes, "--microbatch-sizes"), ","));
     if (!a.json && !a.csv) fmt::print("--microbatch-sizes {}\n", shared.microbatch_sizes);
   }
   if (const MicrobatchSizes sizes = sizes_of(shared); sizes.differ()) shared.microbatches = count_of(sizes.samples());

@@ -1,4 +1,7 @@
 // Schedules and plans as a user sees them: several systems at once, weight versions, PyTorch's tables out and in.
+#include <algorithm>
+#include <cmath>
+
 #include "harness/cli/cli_test_support.h"
 
 namespace sluice {
@@ -70,6 +73,40 @@ TEST_F(Cli, MicroBatchesAreFormedOfSamplesOfDifferentLengths) {
   rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "3"}), {"dynapipe", "is over the limit of 3"});
   rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "-1"}), {"--group-limit", "out of range"});
   rejects(with({"schedule", "-s", "dynapipe"}, {"-m", "3"}), {"--sample-lengths"});
+}
+
+TEST_F(Cli, SizesAndLengthsMayBeDrawn) {
+  const auto sizes = [&](const std::string& drawn) {
+    const Json schedule = document({"schedule", "-s", "dynapipe", "-n", "2", "--microbatch-sizes", drawn, "--json"});
+    std::vector<int> all;
+    for (const Json& size : schedule["microbatch_sizes"]) all.push_back(size.get<int>());
+    return all;
+  };
+  const std::vector<int> uniform = sizes("uniform:1000,shortest=3,longest=5");
+  EXPECT_EQ(uniform.size(), 1000u);
+  const auto count = [](const std::vector<int>& all, int size) { return double(std::ranges::count(all, size)); };
+  for (const int size : {3, 4, 5}) EXPECT_NEAR(count(uniform, size), 333, 60);  // 4 standard deviations
+  std::vector<int> lognormal = sizes("lognormal:1001,median=256,sigma=0.5,longest=600");
+  EXPECT_NE(lognormal, sizes("lognormal:1001,median=256,sigma=0.5,longest=600,seed=2"));
+  std::ranges::sort(lognormal);
+  EXPECT_NEAR(lognormal[500], 256, 26);                   // 5 % a standard deviation in the logarithm: 2 %
+  EXPECT_NEAR(lognormal[158], 256 * std::exp(-0.5), 20);  // 16 % are below
+  EXPECT_NEAR(count(lognormal, 600), 0.0443 * 1001, 27);  // ln(600 / 256) / 0.5 = 1.70
+  EXPECT_EQ(sizes("lognormal:3,median=7,sigma=0"), (std::vector{7, 7, 7}));
+  const auto text =
+      sluice({"schedule", "-s", "dynapipe", "-n", "3", "--sample-lengths", "lognormal:9,median=7,sigma=1"});
+  EXPECT_TRUE(text.out.starts_with("--microbatch-sizes ")) << text.out;
+  const std::map<std::string, std::string> faults = {
+      {"normal:3,median=2", "'normal' is not a distribution"},
+      {"uniform:3,shortest=2", "longest is missing"},
+      {"uniform:3,shortest=4,longest=2", "shortest is above longest"},
+      {"uniform:0,shortest=1,longest=2", "N is '0', not a whole number from 1 to 100000"},
+      {"lognormal:3,median=2,sigma=x", "sigma is not a number from 0 to 10"},
+      {"lognormal:3,median=2,sigma=1,mean=2", "'mean' is not a setting of lognormal"},
+      {"uniform:3,shortest=1,shortest=1,longest=2", "'shortest=1' is not a setting of its own"},
+  };
+  for (const auto& [drawn, fault] : faults)
+    rejects({"schedule", "-s", "dynapipe", "-n", "2", "--microbatch-sizes", drawn}, {"--microbatch-sizes", fault});
 }
 
 TEST_F(Cli, APairTakesTheSecondsThatCostsGiveIt) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/base/output_file.h"
+#include "harness/case/entry.h"
 #include "harness/cli/evaluated_plan.h"
 
 namespace sluice {
