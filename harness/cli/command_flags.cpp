@@ -468,7 +468,7 @@ void add_new(CLI::App& app, Chosen& chosen) {
   for (const BaselineTemplate& t : baseline_templates()) kinds += (kinds.empty() ? "" : "; ") + t.kind + ": " + t.what;
   add_value(c, "--kind", a->kind, "NAME",
             "Of a baseline: " + kinds +
-                " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, usable at once "
+                " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, needs no build "
                 "(default: code)");
   add_value(c, "--like", a->like, "NAME", "The workload that a workload's file is to be a copy of");
   add_value(c, "--folder", a->folder, "FOLDER",

@@ -11,8 +11,8 @@ namespace sluice {
 //   uniform:N,shortest=A,longest=B[,seed=K]        each of A to B as likely
 //   lognormal:N,median=M,sigma=S[,longest=B][,seed=K]   M exp(S z), z of the standard normal distribution; at most B
 //
-// The same text (seed 1 if none is given) gives the same lengths on every machine but for the last digit of its
-// mathematics library. Throws InputError at `flag`.
+// The same text gives the same lengths in every run (the default seed is 1); other mathematics libraries may round
+// one of them differently. Throws InputError at `flag`.
 std::vector<int> lengths_in(const std::string& text, const std::string& flag);
 
 }  // namespace sluice

@@ -3,12 +3,12 @@
 //   (step of one process, whole batch / ranks / (1 - bubble of the order)) / measured step,
 //
 // on two ranks with eight micro-batches. The bubble is the order's own where F, I and W of all stages take as long. No
-// runtime reaches that limit: products of an eighth of the batch are slower, layers do not divide into equal stages, and
-// two cores that compute at once share caches and memory. So two more limits are printed, the ends of the order with the
-// stages as they are cut and the ops as the profile measured them, without messages and without the executor:
-// kernels_ms with ops that run alone, contended_ms with ops beside which the other core computes. What
-// share_of_contended lacks is the executor's. The process and the pipeline train in turn; steps are medians. Stages are
-// cut by a measured profile, which is made before, once.
+// runtime reaches that limit: products of an eighth of the batch are slower, layers do not divide into equal stages,
+// and two cores that compute at the same time share caches and memory. So two more limits are printed: the end of the
+// order with the stages as they are cut and the measured times of the ops, without messages and without the executor.
+// kernels_ms takes the times with idle neighbours, contended_ms those with busy ones. What share_of_contended lacks is
+// the executor's. The process and the pipeline train in turn; steps are medians. Stages are cut by a measured profile,
+// which is made before, once.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -48,6 +48,14 @@ void for_every_expert(const std::vector<std::int64_t>& counts, Use use) {
     if (counts[e] > 0) use(static_cast<std::int64_t>(e), first, counts[e]);
 }
 
+// Adds to the gradient of every expert's matrix, of gradient: [held experts, out, in].
+void add_gradients(const at::Tensor& gradient, const at::Tensor& d_out, const at::Tensor& in,
+                   const std::vector<std::int64_t>& counts) {
+  for_every_expert(counts, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    gradient[e].addmm_(d_out.narrow(0, first, count).t(), in.narrow(0, first, count));
+  });
+}
+
 // Every row times the matrix of its expert, of matrices: [held experts, in, out].
 at::Tensor products(const at::Tensor& rows, const at::Tensor& matrices, const std::vector<std::int64_t>& counts) {
   std::vector<at::Tensor> parts;
@@ -176,14 +184,9 @@ class ExpertsLayer final : public AnyExperts {
       const Routing routing = route(spec_, held_, spec_.held_experts(), choice, dy.size(0));
       gradients[0].addmm_(of_all(kept[2], choice).t(), x);
       const at::Tensor rows = x.index_select(0, routing.tokens), dy_rows = as_rows(dy).index_select(0, routing.tokens);
-      for_every_expert(routing.counts, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-        const auto add = [&](std::size_t weight, const at::Tensor& dz, const at::Tensor& input) {
-          gradients[weight][e].addmm_(dz.narrow(0, first, count).t(), input.narrow(0, first, count));
-        };
-        add(1, kept[5], rows);
-        if (spec_.gated) add(2, kept[6], rows);
-        add(gradients.size() - 1, dy_rows, hidden);
-      });
+      add_gradients(gradients[1], kept[5], rows, routing.counts);
+      if (spec_.gated) add_gradients(gradients[2], kept[6], rows, routing.counts);
+      add_gradients(gradients.back(), dy_rows, hidden, routing.counts);
     }
     clear(stashes);
   }
@@ -282,14 +285,10 @@ class SpreadExperts final : public AnyExperts {
       const std::vector<at::Tensor>& kept = stash->kept;
       const at::Tensor &rows = kept[3], &hidden = kept[4], &d_outward = kept[5];
       gradients[0].addmm_(of_all(kept[2], kept[1]).t(), kept[0]);
-      for_every_expert(by_expert(stash->received), [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-        const auto add = [&](std::size_t weight, const at::Tensor& dz, const at::Tensor& input) {
-          gradients[weight][e].addmm_(dz.narrow(0, first, count).t(), input.narrow(0, first, count));
-        };
-        add(1, kept[6], rows);
-        if (spec_.gated) add(2, kept[7], rows);
-        add(gradients.size() - 1, d_outward, hidden);
-      });
+      const std::vector<std::int64_t> counts = by_expert(stash->received);
+      add_gradients(gradients[1], kept[6], rows, counts);
+      if (spec_.gated) add_gradients(gradients[2], kept[7], rows, counts);
+      add_gradients(gradients.back(), d_outward, hidden, counts);
       stash->received.clear();
     }
     clear(stashes);
