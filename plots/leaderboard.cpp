@@ -9,6 +9,7 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/markdown_text.h"
+#include "harness/base/visible_text.h"
 #include "harness/pipeline/provenance.h"
 #include "harness/pipeline/system.h"
 #include "plots/markdown.h"
@@ -218,6 +219,17 @@ std::vector<Record> shown_records(const Leaderboard& board) {
   return records;
 }
 
+BoardDescription columns_of_system(BoardDescription board, const std::string& system, std::span<const StudyRun> runs,
+                                   std::vector<std::string>& left_out) {
+  std::erase_if(board.columns, [&](const BoardColumn& column) {
+    const bool run = std::ranges::any_of(
+        runs, [&](const StudyRun& r) { return r.row.system == system && matches(r, column.where); });
+    if (!run) left_out.push_back(column.heading);
+    return !run;
+  });
+  return board;
+}
+
 TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows) {
   TextTable table{.columns = {{"place", true, {}}, {"system", false, {}}, {"score", true, {}}}, .rows = rows.size()};
   for (const BoardColumn& column : board.description.columns) table.columns.push_back({column.heading, true, {}});
@@ -237,18 +249,48 @@ TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows) {
   return table;
 }
 
+std::string leaderboard_text(const Leaderboard& board) {
+  const auto table = [&](const std::vector<BoardRow>& rows) {
+    TextTable numbered = ranking(board, rows);
+    numbered.columns.pop_back();  // written from: sluice list
+    for (std::size_t c = 0; c < board.description.columns.size(); ++c) {
+      TextTable::Column& column = numbered.columns[c + 3];
+      column.name = std::to_string(c + 1);
+      for (std::size_t k = 0; k < rows.size(); ++k) {
+        const BoardCell& cell = rows[k].cells[c];
+        if (cell.best)
+          column.cells[k] = fmt::format("{:.2f}{}", cell.share, cell.place == 1 ? "*" : " ");
+        else if (cell.shown)
+          column.cells[k] = cell.shown->row.misses_target()                           ? "miss "
+                            : cell.shown->row.outcome == RecordOutcome::out_of_memory ? "OOM "
+                            : cell.shown->row.outcome == RecordOutcome::unsupported   ? "n/s "
+                                                                                      : "fail ";
+      }
+    }
+    return to_text(numbered);
+  };
+  std::string text = "Synchronous systems\n" + table(board.synchronous) +
+                     "\nAsynchronous systems (throughput without what stale weights cost in updates)\n" +
+                     table(board.asynchronous) + "\n";
+  for (std::size_t c = 0; c < board.description.columns.size(); ++c)
+    text += fmt::format("{:2}  {}\n", c + 1, visible(board.description.columns[c].heading));
+  return text +
+         "share of the best system's figure; *: shares the first place; OOM: out of memory; n/s: not supported; "
+         "miss: misses its target\n";
+}
+
 std::string leaderboard_markdown(const Leaderboard& board) {
   const BoardDescription& d = board.description;
   std::string text = "<!-- Made by: sluice leaderboard --write; a test compares it with its records. -->\n# " +
                      markdown_text(d.title) + "\n\n" + wrapped(markdown_prose(d.text)) + "\n";
-  text +=
-      wrapped(kinds_text(board) +
-              ". A cell is the share of the best system's figure in its column, for the "
-              "system's best case; (1) marks those that share the first place: on the virtual clock figures within " +
-              model_error_text(model_error("calibrated")) +
-              ", elsewhere those whose ranges overlap. The score is the mean of the shares; a system without a "
-              "figure in a column has 0 there.") +
-      "\n";
+  text += wrapped(kinds_text(board) +
+                  ". A cell is the share of the best system's figure in its column (of a time: the best time over the "
+                  "system's), for the system's best case; (1) marks those that share the first place: on the virtual "
+                  "clock figures within " +
+                  model_error_text(model_error("calibrated")) +
+                  ", elsewhere those whose ranges overlap. The score is the mean of the shares; a system without a "
+                  "figure in a column has 0 there.") +
+          "\n";
   text += "## Synchronous systems\n\n" + to_markdown(ranking(board, board.synchronous)) +
           "\n## Asynchronous systems\n\n" + wrapped(std::string(kStaleNote)) + "\n" +
           to_markdown(ranking(board, board.asynchronous));

@@ -64,8 +64,15 @@ std::vector<Record> shown_records(const Leaderboard& board);
 inline constexpr const char* kStaleNote =
     "Their throughput does not count what stale weights cost in updates; a time to a target does.";
 
-// The ranking of one kind of system, for the terminal and for pages.
+// The ranking of one kind of system, for a page.
 TextTable ranking(const Leaderboard& board, const std::vector<BoardRow>& rows);
+
+// The rankings for a terminal: columns are numbered, and the legend names them.
+std::string leaderboard_text(const Leaderboard& board);
+
+// The board without the columns for which the system has no case among the runs. `left_out`: their headings.
+BoardDescription columns_of_system(BoardDescription board, const std::string& system, std::span<const StudyRun> runs,
+                                   std::vector<std::string>& left_out);
 
 std::string leaderboard_markdown(const Leaderboard& board);
 // The synchronous systems, for README.

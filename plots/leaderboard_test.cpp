@@ -113,6 +113,41 @@ TEST(Leaderboard, ATimeToATargetIsBestWhereItIsShortestAndAMissIsNoTime) {
   EXPECT_EQ(row_of(made.asynchronous, "pipedream").cells[0].missing, "misses its target");
 }
 
+TEST(Leaderboard, TheTerminalNumbersTheColumns) {
+  std::vector<Record> records = {simulated("gpipe", "a", 100), simulated("gpipe", "b", 50),
+                                 simulated("one_f_one_b", "a", 80), simulated("one_f_one_b", "b", 25),
+                                 simulated("pipedream", "a", 50)};
+  records[3].outcome = RecordOutcome::out_of_memory;
+  const std::vector<StudyRun> runs = study_runs(records);
+  EXPECT_EQ(leaderboard_text(leaderboard(two_columns(), runs)),
+            R"(Synchronous systems
+place  system  score      1      2
+-----  ------  -----  -----  -----
+    1  GPipe    1.00  1.00*  1.00*
+    2  1F1B     0.40  0.80    OOM
+
+Asynchronous systems (throughput without what stale weights cost in updates)
+place  system     score      1  2
+-----  ---------  -----  -----  -
+    1  PipeDream   0.50  1.00*  -
+
+ 1  A
+ 2  B
+share of the best system's figure; *: shares the first place; OOM: out of memory; n/s: not supported; miss: misses its target
+)");
+}
+
+TEST(Leaderboard, AnAddedSystemIsComparedOnlyWhereItRan) {
+  const std::vector<Record> records = {simulated("gpipe", "a", 100), simulated("gpipe", "b", 50),
+                                       simulated("chimera", "b", 25)};
+  const std::vector<StudyRun> runs = study_runs(records);
+  std::vector<std::string> left_out;
+  const BoardDescription compared = columns_of_system(two_columns(), "chimera", runs, left_out);
+  EXPECT_EQ(left_out, std::vector<std::string>{"A"});
+  ASSERT_EQ(compared.columns.size(), 1u);
+  EXPECT_NEAR(row_of(leaderboard(compared, runs).synchronous, "chimera").score, 0.5, 1e-9);
+}
+
 TEST(Leaderboard, PagesShowWhatARecordHoldsAsText) {
   std::vector<Record> records = {simulated("<b>x|y", "a", 100)};
   const std::vector<StudyRun> runs = study_runs(records);

@@ -138,21 +138,23 @@ std::vector<RunCase> expand_case(const Entry& entry) {
   return cases;
 }
 
-// Adds the entry's cases that the sweep does not have yet; `seen`: the digests of those that it has.
-static void add_cases(Sweep& sweep, std::set<std::string>& seen, Combinations& combinations, const PlaceOf& place) {
-  std::map<std::string, std::pair<std::size_t, std::string>> idle;  // by pointer: in how many combinations, and why
+// A setting without effect in some combinations.
+struct Idle {
+  std::string pointer, why;
+  std::size_t combinations = 0;
+};
+
+// Adds the entry's cases that the sweep does not have yet; `seen`: the digests of those that it has; `idle`: by place.
+static void add_cases(Sweep& sweep, std::set<std::string>& seen, std::map<std::string, Idle>& idle,
+                      Combinations& combinations, const PlaceOf& place) {
   combinations.each([&](const Json& combination) {
     ReadCase read = read_case({combination, place});
     for (const auto& [pointer, why] : read.without_effect) {
-      auto& [count, reason] = idle[pointer];
-      ++count;
-      reason = why;
+      Idle& found = idle[place(pointer)];
+      found = {pointer, why, found.combinations + 1};
     }
     if (seen.insert(digest_of(read.c)).second) sweep.cases.push_back(std::move(read.c));
   });
-  for (const auto& [pointer, found] : idle)
-    if (found.first == combinations.count())
-      sweep.without_effect.push_back(place(pointer) + (found.second.empty() ? "" : ": " + found.second));
 }
 
 // The entry, with the defaults that it does not give itself.
@@ -197,7 +199,15 @@ Sweep load_sweep(const std::string& path) {
     if (sweep.combinations > kMaxCombinations) fail_too_many(in_file(path, "/grid")(""));
   }
   std::set<std::string> seen;
-  for (auto& [combinations, place] : entries) add_cases(sweep, seen, combinations, place);
+  std::map<std::string, Idle> idle;
+  for (auto& [combinations, place] : entries) add_cases(sweep, seen, idle, combinations, place);
+  for (const auto& [at, setting] : idle) {
+    std::size_t uses = 0;  // a default: the combinations of all entries that do not replace it
+    for (const auto& [combinations, place] : entries)
+      if (place(setting.pointer) == at) uses += combinations.count();
+    if (setting.combinations == uses)
+      sweep.without_effect.push_back(at + (setting.why.empty() ? "" : ": " + setting.why));
+  }
   return sweep;
 }
 

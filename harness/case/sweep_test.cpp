@@ -338,6 +338,16 @@ TEST_F(SweepFile, SaysWhatHasNoEffectInAnyCombinationOfAnEntry) {
                                       path_ + ": /grid/1/options/memory: only with variant=auto"}));
 }
 
+TEST_F(SweepFile, NamesADefaultOnceIfItHasNoEffectInAnyEntryThatTakesIt) {
+  const Sweep sweep = load(R"({"defaults": {"workload": "tiny", "clock": "virtual", "cluster": "flat:4", "train": false,
+                                            "queue": 7, "layout": "groups"},
+    "grid": [{"system": "gpipe"}, {"system": "zero_bubble"}, {"system": "gpipe", "data_parallel": 2},
+             {"system": "gpipe", "ranks": 2, "queue": 6}]})");
+  EXPECT_EQ(sweep.without_effect,
+            (std::vector<std::string>{path_ + ": /defaults/queue: only inference through several stages has queues",
+                                      path_ + ": /grid/3/queue: only inference through several stages has queues"}));
+}
+
 TEST_F(SweepFile, HasALimitOfCombinationsInAll) {
   const std::string entry = R"({"system": "gpipe", "workload": "tiny", "steps": [1,2,3,4,5,6,7,8,9,10],
     "batch": [8,16,24,32,40,48,56,64,72,80], "seed": [1,2,3,4,5,6,7,8,9,10], "ranks": [1,2,3,4,5,6,7,8],

@@ -375,10 +375,13 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
   CLI::App* c =
       add_command(app, chosen, "leaderboard", "Rank the systems by the standard sweep", leaderboard_command, a);
   add_value(c, "files", a->files, "", "JSONL files of the sweep (default: the stored records)");
-  add_value(c, "--add", a->add, "SYSTEM",
-            "Run the sweep for this system first, without its trainings, and rank it too");
+  add_value(c, "--add", a->add, "SYSTEM", "Run the sweep's simulated cases for this system first, and rank it too");
   CLI::Option* add = c->get_option("--add");
   c->add_flag("--train", a->train, "With --add: its trainings, too")->needs(add);
+  c->add_flag("--wall", a->wall,
+              "With --add: the cases on the wall clock, too, of all systems (10 idle minutes): times of "
+              "another machine do not compare")
+      ->needs(add);
   add_value(c, "-o,--out", a->out, "FILE", "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
       ->needs(add);
   c->add_flag("--resume", a->resume, "With --add: skip what has a result there already")->needs(add);

@@ -117,7 +117,7 @@ struct LeaderboardArguments {
   std::string board;               // description; "": results/leaderboard.json
   std::string add;                 // a system that the sweep runs first; "": none
   std::string out, html, progress = "auto";
-  bool train = false, resume = false, write = false;
+  bool train = false, wall = false, resume = false, write = false;
 };
 int leaderboard_command(const LeaderboardArguments& a);
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sluice_build.h>
 
 #include <algorithm>
@@ -23,12 +24,24 @@
 namespace sluice {
 namespace {
 
+// Times of two machines do not compare, so all systems run on the wall clock again, or none does.
+bool is_run(const LeaderboardArguments& a, const RunCase& c, const std::string& added) {
+  if (c.clock == Clock::wall) return a.wall;
+  return c.system == added && (a.train || c.epochs == 0);
+}
+
+// Whether the record is replaced or does not compare with what is run.
+bool is_dropped(const LeaderboardArguments& a, const Record& r, const std::string& added) {
+  if (r.clock == Clock::wall) return a.wall || r.system == added;
+  return r.system == added && (a.train || !r.workload_facts || r.workload_facts->epochs == 0);
+}
+
 // Runs the sweep for the system that is added. Returns its records; sets `interrupted`.
 std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescription& board, const std::string& system,
                               bool& interrupted) {
   Sweep sweep = load_sweep(source_folder() + "/harness/sweeps/" + board.sweep + ".json");
-  std::erase_if(sweep.cases, [&](const RunCase& c) { return c.system != system || (!a.train && c.epochs > 0); });
-  if (sweep.cases.empty())
+  std::erase_if(sweep.cases, [&](const RunCase& c) { return !is_run(a, c, system); });
+  if (std::ranges::none_of(sweep.cases, [&](const RunCase& c) { return c.system == system; }))
     throw InputError("--add", "the sweep '" + board.sweep + "' has no case of '" + system + "'",
                      "sluice list systems names those that train");
   const std::string out = a.out.empty() ? runs_folder() + "/leaderboard-" + system + ".jsonl" : a.out;
@@ -42,12 +55,6 @@ std::vector<Record> run_added(const LeaderboardArguments& a, const BoardDescript
   interrupted = result.interrupted;
   fmt::print("records: {}\n\n", visible(out));
   return result.records;
-}
-
-void print(const Leaderboard& board) {
-  fmt::print(
-      "Synchronous systems\n{}\nAsynchronous systems (throughput without what stale weights cost in updates)\n{}",
-      to_text(ranking(board, board.synchronous)), to_text(ranking(board, board.asynchronous)));
 }
 
 // "zero_bubble: place 2 of 20 synchronous systems, score 0.87".
@@ -74,8 +81,7 @@ int leaderboard_command(const LeaderboardArguments& a) {
   std::vector<Record> records = read_files(a.files.empty() ? stored : a.files);
   bool interrupted = false;
   if (!added.empty()) {
-    const auto is_training = [](const Record& r) { return r.workload_facts && r.workload_facts->epochs > 0; };
-    std::erase_if(records, [&](const Record& r) { return r.system == added && (a.train || !is_training(r)); });
+    std::erase_if(records, [&](const Record& r) { return is_dropped(a, r, added); });
     for (Record& record : run_added(a, description, added, interrupted)) records.push_back(std::move(record));
   }
   if (a.write && !(a.files.empty() && added.empty())) {  // the page shows what is stored
@@ -85,9 +91,15 @@ int leaderboard_command(const LeaderboardArguments& a) {
     records = read_files(stored);
   }
   const std::vector<StudyRun> runs = study_runs(records);
-  const Leaderboard board = leaderboard(description, runs);
-  print(board);
+  std::vector<std::string> left_out;
+  const bool compared = !added.empty() && !a.write;  // in the columns that were run for it
+  const Leaderboard board =
+      leaderboard(compared ? columns_of_system(description, added, runs, left_out) : description, runs);
+  fmt::print("{}", leaderboard_text(board));
   if (!added.empty()) print_place(board, added);
+  if (!left_out.empty())
+    fmt::print("left out, because {} did not run there: {} (--wall and --train run them)\n", added,
+               visible(fmt::format("{}", fmt::join(left_out, "; "))));
   if (a.write) {
     write_text(folder + "leaderboard.md", leaderboard_markdown(board));
     write_text(folder + "leaderboard.svg", leaderboard_svg(board));

@@ -361,6 +361,7 @@ TEST_F(Cli, TheLeaderboardIsPrintedAndWrittenAsAPage) {
   rejects({"leaderboard", "--add", "zero_buble"}, {"--add", "did you mean 'zero_bubble'?"});
   rejects({"leaderboard", "--add", "edgepipe"}, {"--add", "has no case of 'edgepipe'"});
   rejects({"leaderboard", "--train"}, {"--add"});
+  rejects({"leaderboard", "--wall"}, {"--add"});
 }
 
 TEST_F(Cli, ListTellsAllAboutOneThing) {
