@@ -263,7 +263,7 @@ std::string leaderboard_text(const Leaderboard& board) {
         else if (cell.shown)
           column.cells[k] = cell.shown->row.misses_target()                           ? "miss "
                             : cell.shown->row.outcome == RecordOutcome::out_of_memory ? "OOM "
-                            : cell.shown->row.outcome == RecordOutcome::unsupported   ? "n/s "
+                            : cell.shown->row.outcome == RecordOutcome::unsupported   ? "n/a "
                                                                                       : "fail ";
       }
     }
@@ -275,8 +275,8 @@ std::string leaderboard_text(const Leaderboard& board) {
   for (std::size_t c = 0; c < board.description.columns.size(); ++c)
     text += fmt::format("{:2}  {}\n", c + 1, visible(board.description.columns[c].heading));
   return text +
-         "share of the best system's figure; *: shares the first place; OOM: out of memory; n/s: not supported; "
-         "miss: misses its target\n";
+         "A cell is the share of the best system's figure. *: shares the first place; OOM: out of memory;\n"
+         "n/a: not supported; miss: misses its target\n";
 }
 
 std::string leaderboard_markdown(const Leaderboard& board) {

@@ -133,7 +133,8 @@ place  system     score      1  2
 
  1  A
  2  B
-share of the best system's figure; *: shares the first place; OOM: out of memory; n/s: not supported; miss: misses its target
+A cell is the share of the best system's figure. *: shares the first place; OOM: out of memory;
+n/a: not supported; miss: misses its target
 )");
 }
 

@@ -34,7 +34,7 @@ RowKey row_key(const Record& r) {
 
 // Everything by which two records of one system may differ, as names and texts.
 std::map<std::string, std::string> traits(const Record& r) {
-  // Not the optimizer, the same in the whole comparison but for a rate that was tuned.
+  // Not the optimizer, the same in the whole comparison except for a rate that was tuned.
   std::map<std::string, std::string> result = r.options;
   if (const std::string search = search_of(r); !search.empty()) result["tuning"] = search;
   result["microbatches"] = std::to_string(r.microbatches);

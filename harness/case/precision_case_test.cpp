@@ -154,7 +154,7 @@ TEST(PrecisionCase, ShardsDivideTheFp32Copies) {
     all.update(more);
     return largest(counted(all)).optimizer.value;
   };
-  // Two pipelines hold the state of the model twice; ZeRO-1 divides it, but for padding.
+  // Two pipelines hold the state of the model twice; ZeRO-1 divides it, except for padding.
   const std::int64_t whole = optimizer({}), replicated = optimizer({{"data_parallel", 2}});
   EXPECT_EQ(replicated, 2 * whole);
   EXPECT_NEAR(static_cast<double>(optimizer({{"data_parallel", 2}, {"sharding", "optimizer"}})),

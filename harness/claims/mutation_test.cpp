@@ -1,4 +1,4 @@
-// Changed inputs: what the changes are, which verdicts turn, and that committed figures turn but for those excused.
+// Changed inputs: what the changes are, which verdicts turn, and that committed figures turn except for those excused.
 #include "harness/claims/mutation.h"
 
 #include <gtest/gtest.h>

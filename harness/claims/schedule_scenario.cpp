@@ -26,7 +26,7 @@ namespace sluice {
 
 namespace {
 
-// What stages hold: all the same, but for the ends of a chain where these are given.
+// What stages hold: all the same, except for the ends of a chain where these are given.
 struct StageBytes {
   StageMemory middle;
   std::optional<StageMemory> first, last;

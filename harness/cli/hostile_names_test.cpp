@@ -66,7 +66,7 @@ const std::vector<std::string>& hostile_names() {
   return names;
 }
 
-// Records in which every text from outside is one of these names; all of one comparison, but for the title.
+// Records in which every text from outside is one of these names; all of one comparison, except for the title.
 std::vector<Record> hostile_records(const std::string& name) {
   std::vector<Record> records = {synthetic::record("gpipe", 4, 0.1, "virtual"),
                                  synthetic::record(name, 4, 0.2, "virtual"),

@@ -74,7 +74,7 @@ class ShardingCheck {
   const Program& program_;
   const Rank rank_;
   std::vector<Violation>& found_;
-  const bool always_whole_;          // Gather::after_step: the weights are whole but for a step
+  const bool always_whole_;          // Gather::after_step: the weights are whole except for a step
   std::map<StageId, int> gathered_;  // version of the copy that is there
   std::map<StageId, int> newest_;    // version of the shards
   std::map<StageId, int> unsummed_;  // gradients since the last reduce-scatter

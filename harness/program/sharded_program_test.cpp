@@ -173,7 +173,7 @@ TEST(ShardedProgramTest, TheCheckerFindsWeightsOfAnOldVersion) {
   EXPECT_EQ(check(early)[0].text, "rank 0: gather 0 of version 1, the shards are at 0");
 }
 
-// Replicas of a random schedule that are alike but for their micro-batches, with every way to
+// Replicas of a random schedule that are alike except for their micro-batches, with every way to
 // shard: nothing deadlocks, and a rank gathers as often as its visits say.
 RC_GTEST_PROP(ShardedProgramTest, ReplicasOfOneOrderAlwaysMeet, (unsigned seed)) {
   const ExampleProblem one = random_problem(seed, false);

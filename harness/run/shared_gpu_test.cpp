@@ -81,7 +81,7 @@ TEST_F(SharedGpu, AnUpdateOfRanksThatShareOneTakesTheSumOfTheirOps) {
   EXPECT_NEAR(update_seconds_of(with_ranks(2)), work, 1e-9);
   EXPECT_NEAR(update_seconds_of(with_ranks(2, "one_f_one_b")), work, 1e-9);
   EXPECT_NEAR(update_seconds_of(with_ranks(1, "single_device")), work, 1e-9);
-  // On two GPUs of their own GPipe's two ranks take (4 + 1) / 4 of half the work, but for where the layers are cut.
+  // On two GPUs of their own GPipe's two ranks take (4 + 1) / 4 of half the work, except for where the layers are cut.
   gpus = 2;
   EXPECT_LT(update_seconds_of(with_ranks(2)), 0.75 * work);
 }

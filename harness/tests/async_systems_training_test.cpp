@@ -390,7 +390,7 @@ TEST(Snapshots, EvaluateTheWeightsOfTheirUpdateWithoutDraining) {
   EXPECT_EQ(end.loss, copy.loss);
   EXPECT_EQ(session->evaluate().loss, end.loss);  // and nothing was disturbed
   // After the first update every stage has seen one batch, forwarded on initial weights: as a
-  // drained run of one batch, but for the running statistics, which later forwards have moved.
+  // drained run of one batch, except for the running statistics, which later forwards have moved.
   const auto early = make_session(spec);
   request.snapshots = {1, 4};
   early->run(make_program(setup.prepared, 8), request);

@@ -6,7 +6,7 @@ usage: crash.py PROGRAM [--kills 1000] [--rounds 200] [--seed 1] [--wall] [--sha
 A sweep of many short cases runs again and again with --resume into one file, each run ended by kill -9 after a random
 time, until it is through; then the next sweep begins. They run with and without --checkpoints, --jobs and --shard and,
 with --wall, train for real. Then come Ctrl-C, SIGTERM, SIGHUP, a folder that may only be read, ulimit -f and -v, and,
-where a file system of 1 MiB can be mounted, a full disk. After every run: each line of the file is a record (but for
+where a file system of 1 MiB can be mounted, a full disk. After every run: each line of the file is a record (except for
 one torn last line after a kill), no finished record of an earlier run is gone or changed, none is there twice, and the
 exit code is one of the documented ones. The next run goes on.
 

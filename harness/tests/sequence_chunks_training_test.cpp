@@ -79,7 +79,7 @@ TEST(SequenceChunksTrainingTest, MemoryIsAsPredicted) {
     const std::vector<RankMemory> predicted =
         memory(program, stage_memory(setup.prepared, training.optimizer, program.rule));
     EXPECT_TRUE(as_predicted(measured, predicted));
-    // But for the number of real positions of every sample, which the loss keeps for each chunk in flight.
+    // Except for the number of real positions of every sample, which the loss keeps for each chunk in flight.
     for (std::size_t r = 0; r < measured.size(); ++r)
       EXPECT_LE(std::abs((measured[r].activations - predicted[r].peak.activations).value), 24 * 8) << "rank " << r;
   }

@@ -97,7 +97,7 @@ ShardedNumbers train(const SessionSpec& spec, const Program& program) {
 }
 
 const OptimizerSpec kMomentum{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
-// Gradients that are zero but for rounding (an attention's key bias) must not become whole steps.
+// Gradients that are zero except for rounding (an attention's key bias) must not become whole steps.
 const OptimizerSpec kAdam{.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3, .epsilon = 1e-5};
 
 class ShardedSystem : public testing::TestWithParam<Layout> {};

@@ -120,7 +120,7 @@ TEST(AdapterTest, PrescribedMovesComeAtTheirUpdatesAndNoOthersDo) {
   EXPECT_THROW(Adapter(scenario.c, scenario.prepared, 600), InputError);
 }
 
-// What a run did by itself, prescribed: the same moves, and as many seconds but for the detector's.
+// What a run did by itself, prescribed: the same moves, and as many seconds except for the detector's.
 TEST(AdapterTest, ARecordsMovesPrescribedGiveTheSameRun) {
   const std::string slow = "compute:1@0.5-2x3,compute:0@3-x2";
   Record found, again;
@@ -191,7 +191,7 @@ TEST(AdapterTest, IsNeverSlowerThanThePlanKeptByMoreThanItsMovesCost) {
     const double move =
         record.observed.adaptation->moving_seconds + changes * (4 * all + (20 + 2 * devices) * 4 * all / devices);
     EXPECT_LE(dynpipe, fixed + move + 1e-9) << "scenario " << k << ": " << episodes;
-    // But for what is in the pipe when a device changes.
+    // Except for what is in the pipe when a device changes.
     if (asks_oracle) {
       EXPECT_LE(oracle.value(), std::min(dynpipe, fixed) + 6 * 4 * all) << "scenario " << k << ": " << episodes;
     }

@@ -33,7 +33,7 @@
 //            =uniform        one b for all stages (the paper's evaluation), the best power of two times the run's
 //                            micro-batch; replicas share it equally
 //            =per_stage      a b, and a k up to option `k`, for every stage (section 6)
-// Gradients do not depend on b, but for layers that work on a whole micro-batch: the statistics of a batch
+// Gradients do not depend on b, except for layers that work on a whole micro-batch: the statistics of a batch
 // normalisation are of the micro-batch of its own stage.
 #include <algorithm>
 #include <numeric>

@@ -46,7 +46,7 @@ struct StageListCosts {
 struct StageList {
   bool series = true;                  // else parallel
   bool absorbs = false;                // parallel: the first branch ends with the join that the others feed
-  std::vector<StageElement> elements;  // parallel: heaviest first, but for a branch with a join
+  std::vector<StageElement> elements;  // parallel: heaviest first, except for a branch with a join
   int costs = 0;                       // index into StageLists::list_costs
 };
 

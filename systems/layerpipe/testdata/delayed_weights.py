@@ -134,7 +134,7 @@ def cases():
 
 
 def equal(a, b):
-    """Numbers but for rounding: another machine's tanh may end in another digit."""
+    """Numbers except for rounding: another machine's tanh may end in another digit."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
     if isinstance(a, list) and isinstance(b, list):

@@ -51,7 +51,7 @@ void write_checkpoint(const Checkpoint& checkpoint, const std::string& path) {
   throw InputError(path, "cannot be written: " + why);
 }
 
-// Throws InputError where the two are checkpoints of different things; any_plan: but for the plan.
+// Throws InputError where the two are checkpoints of different things; any_plan: except for the plan.
 static void compare_identity(const Json& found, const Json& wanted, bool any_plan, const std::string& path) {
   for (const auto& [key, value] : wanted.items()) {
     if (any_plan && key == "plan" && found.contains(key)) continue;

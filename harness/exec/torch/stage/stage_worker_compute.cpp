@@ -52,7 +52,7 @@ SequenceChunk TorchWorker::chunk_of(Micro op) const {
       .count = program.sequence_chunks, .first = cut.at(c), .length = cut.at(c + 1) - cut.at(c), .whole = cut.back()};
 }
 
-// What the stash keeps counts as activations, but for input data and targets, which belong to the data feed.
+// What the stash keeps counts as activations, except for input data and targets, which belong to the data feed.
 void TorchWorker::count_stash(const Slot& slot) {
   for (const LayerStash& layer : slot.stash.layers)
     for (const at::Tensor& kept : layer.kept)
