@@ -49,6 +49,26 @@ std::string reason_without_modules(const EvaluatedPlan& plan) {
   return model_parts(shared_plan(plan.p.plan, group_size(plan.p)), planned_costs(plan.p)).left_out;
 }
 
+// torchtitan's mode of activation checkpointing: of all blocks of the model, or of none.
+std::string checkpointing(const EvaluatedPlan& plan) {
+  int stages = 0, recomputing = 0;
+  for (const PlanStage& stage : plan.p.plan.stages) {
+    for (std::size_t i = 0; i < stage.layers.size(); ++i)
+      if (variant_of(stage, i, plan.p.costs))
+        throw InputError("torchtitan", "the plan chooses layer by layer what to recompute",
+                         "choose recomputation of all stages or of none");
+    recomputing += stage.recompute || plan.program.rule.recomputes(static_cast<std::size_t>(stages));
+    ++stages;
+  }
+  if (recomputing != 0 && (plan.program.rule.keep_last || plan.program.rule.keep_if_next))
+    throw InputError("torchtitan", "the plan recomputes some micro-batches of an update and keeps others",
+                     "torchtitan checkpoints all or none: choose a system's option that recomputes all or none");
+  if (recomputing != 0 && recomputing != stages)
+    throw InputError("torchtitan", fmt::format("{} of {} stages recompute their activations", recomputing, stages),
+                     "torchtitan checkpoints all blocks or none: choose recomputation of all stages or of none");
+  return recomputing == 0 ? "none" : "full";
+}
+
 }  // namespace
 
 void print_modules_left_out(const EvaluatedPlan& plan) {
@@ -83,6 +103,7 @@ std::string torchtitan_settings(const EvaluatedPlan& one, int pipelines, const s
                      "give costs of workloads/import_pytorch.py, with a --depth at which every layer is a whole part");
   const int group = one.p.tensor ? one.p.tensor->degree : 1;
   const std::int64_t batch = one.p.micro_batch * one.p.microbatches_per_update;
+  const std::string mode = checkpointing(one);
   const bool sharded = one.c.sharding != StageSharding::system && one.c.sharding != StageSharding::none;
   return fmt::format(
       "[training]\n"
@@ -96,10 +117,13 @@ std::string torchtitan_settings(const EvaluatedPlan& one, int pipelines, const s
       "pipeline_parallel_schedule = \"{}\"  # names the placement; the table below is the order\n"
       "pipeline_parallel_schedule_csv = {}\n"
       "pipeline_parallel_microbatch_size = {}\n"
-      "module_fqns_per_model_part = {}\n",
+      "module_fqns_per_model_part = {}\n\n"
+      "[activation_checkpoint]\n"
+      "mode = \"{}\"  # {}\n",
       batch, one.p.microbatches_per_update, one.p.micro_batch, batch * pipelines, schedule.ranks.size(),
       sharded ? 1 : pipelines, sharded ? pipelines : 1, group, placement, Json(table_file).dump(), one.p.micro_batch,
-      Json(*plan.module_names).dump());
+      Json(*plan.module_names).dump(), mode,
+      mode == "full" ? "of every block: keeps the blocks' inputs, the plan those of stages" : "as in the plan");
 }
 
 OutputFile table_output(const std::string& file) {

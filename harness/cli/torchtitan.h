@@ -18,9 +18,10 @@ OutputFile table_output(const std::string& file);
 // Of a plan's case: that of one of its data-parallel pipelines.
 Entry one_pipeline(Entry entry, const EvaluatedPlan& plan);
 
-// TOML: sections [training] and [parallelism] with the degrees, the batch of a replica, the micro-batch, the table's
-// file, the schedule whose placement of stages the table has, and the modules of every stage. one: of one pipeline.
-// Throws InputError where torchtitan has no such placement, or no names for the stages' modules.
+// TOML: sections [training], [parallelism] and [activation_checkpoint] with the degrees, the batch of a replica, the
+// micro-batch, the table's file, the schedule whose placement of stages the table has, the modules of every stage, and
+// whether they recompute. one: of one pipeline. Throws InputError where torchtitan has no such placement, no names for
+// the stages' modules, or would recompute other stages.
 std::string torchtitan_settings(const EvaluatedPlan& one, int pipelines, const std::string& table_file);
 
 // The files of --torchtitan FILE: the settings, and next to them the table, FILE with .csv for its extension.

@@ -90,7 +90,9 @@ TEST_F(Torchtitan, SettingsAreWrittenInOneCommand) {
                 "\"\n"
                 "pipeline_parallel_microbatch_size = 2\n"
                 "module_fqns_per_model_part = [[\"tok_embeddings\",\"layers.0\",\"layers.1\"],"
-                "[\"layers.2\",\"layers.3\",\"output\"]]\n");
+                "[\"layers.2\",\"layers.3\",\"output\"]]\n\n"
+                "[activation_checkpoint]\n"
+                "mode = \"none\"  # as in the plan\n");
   EXPECT_EQ(content(at("t.csv")), sluice({"schedule", "-s", "1f1b", "-n", "2", "-m", "8", "--csv"}).out);
 }
 
@@ -107,6 +109,17 @@ TEST_F(Torchtitan, TheScheduleIsNamedAfterThePlacement) {
   EXPECT_EQ(named("zero_bubble", "variant=v"), "\"ZBVZeroBubble\"");
   EXPECT_EQ(named("hanayo", "waves=1"), "\"ZBVZeroBubble\"");
   rejects(plan({"-O", "waves=2", "--torchtitan", at("u.toml")}, "hanayo"), {"torchtitan", "rank 0 has the stages"});
+}
+
+TEST_F(Torchtitan, RecomputationIsActivationCheckpointingOfAllBlocksOrNone) {
+  costs();
+  EXPECT_EQ(sluice(plan({"-O", "recompute=all", "--torchtitan", at("t.toml")})).code, 0);
+  EXPECT_NE(content(at("t.toml")).find("[activation_checkpoint]\nmode = \"full\"  # of every block"),
+            std::string::npos);
+  // Where a backward follows its forward at once, or of an update's last micro-batch, nothing is recomputed.
+  const std::vector<std::string> reason = {"torchtitan", "recomputes some micro-batches of an update and keeps others"};
+  rejects(plan({"-O", "recompute=needed", "--torchtitan", at("u.toml")}), reason);
+  rejects(plan({"--torchtitan", at("u.toml")}, "torchgpipe"), reason);
 }
 
 TEST_F(Torchtitan, ReplicasAreADegree) {
