@@ -6,8 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "harness/base/expect_error.h"
+#include "harness/base/json.h"
 #include "harness/base/read_text.h"
 #include "plots/synthetic_test.h"
 #include "results/store.h"
@@ -172,6 +175,25 @@ TEST(Leaderboard, AMistakeInTheDescriptionIsNamedWithItsPlace) {
   EXPECT_EQ(error(R"([{"heading": "A", "where": {}, "metric": "microbatches"}])"),
             file.string() + ": /columns/0/metric: 'microbatches' has no better end; name a throughput or a time");
   EXPECT_TRUE(error(R"([{"heading": "A", "were": {}}])").starts_with(file.string() + ": /columns/0/were: unknown key"));
+}
+
+// One list of micro-batches for all systems of a column; one device's best case is the batch as one micro-batch.
+TEST(Leaderboard, TheStandardSweepTriesTheSameMicrobatchesOfEverySystem) {
+  const Json sweep = parse_json_file(SLUICE_SOURCE_DIR "/harness/sweeps/standard.json");
+  const auto list = [](const Json& value) { return value.is_array() ? value : Json::array({value}); };
+  std::map<std::string, std::set<Json>> tried;  // by workload and cluster: lists of micro-batches
+  for (const Json& entry : sweep["grid"])
+    for (const Json& workload : list(entry["workload"]))
+      tried[workload.get<std::string>() + " on " + entry["cluster"].get<std::string>()].insert(
+          list(entry["microbatches"]));
+  for (const auto& [column, lists] : tried) {
+    if (column.ends_with("rcc_ve_16")) {  // trainings
+      EXPECT_EQ(lists, (std::set<Json>{Json::array({1}), Json::array({8})})) << column;
+      continue;
+    }
+    EXPECT_EQ(lists.size(), 1u) << column;
+    EXPECT_EQ(lists.begin()->front(), 1) << column;
+  }
 }
 
 TEST(Leaderboard, TheCommittedPageIsWhatTheStoredRecordsGive) {
