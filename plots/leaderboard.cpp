@@ -208,6 +208,14 @@ Leaderboard leaderboard(const BoardDescription& description, std::span<const Stu
   return board;
 }
 
+std::string BoardCell::text() const {
+  if (best) return fmt::format("{:.2f}", share);
+  if (!shown) return "-";
+  if (shown->row.misses_target()) return "miss";
+  if (shown->row.outcome == RecordOutcome::out_of_memory) return "OOM";
+  return shown->row.outcome == RecordOutcome::unsupported ? "n/a" : "fail";
+}
+
 std::vector<Record> shown_records(const Leaderboard& board) {
   std::vector<Record> records;
   std::set<const StudyRun*> seen;
@@ -258,13 +266,7 @@ std::string leaderboard_text(const Leaderboard& board) {
       column.name = std::to_string(c + 1);
       for (std::size_t k = 0; k < rows.size(); ++k) {
         const BoardCell& cell = rows[k].cells[c];
-        if (cell.best)
-          column.cells[k] = fmt::format("{:.2f}{}", cell.share, cell.place == 1 ? "*" : " ");
-        else if (cell.shown)
-          column.cells[k] = cell.shown->row.misses_target()                           ? "miss "
-                            : cell.shown->row.outcome == RecordOutcome::out_of_memory ? "OOM "
-                            : cell.shown->row.outcome == RecordOutcome::unsupported   ? "n/a "
-                                                                                      : "fail ";
+        column.cells[k] = cell.text() + (cell.place == 1 ? "*" : " ");
       }
     }
     return to_text(numbered);
@@ -274,9 +276,7 @@ std::string leaderboard_text(const Leaderboard& board) {
                      table(board.asynchronous) + "\n";
   for (std::size_t c = 0; c < board.description.columns.size(); ++c)
     text += fmt::format("{:2}  {}\n", c + 1, visible(board.description.columns[c].heading));
-  return text +
-         "A cell is the share of the best system's figure. *: shares the first place; OOM: out of memory;\n"
-         "n/a: not supported; miss: misses its target\n";
+  return text + "A cell is the share of the best system's figure; *: shares the first place\n" + kCellNote + "\n";
 }
 
 std::string leaderboard_markdown(const Leaderboard& board) {

@@ -37,9 +37,11 @@ struct BoardCell {
   const StudyRun* shown = nullptr;  // `best`, or a case that shows why there is none; null: the sweep has no case
   double value = 0;                 // of the metric, median over the seeds
   double share = 0;
-  int place = 0;        // among the row's kind of system; systems that cannot be told apart share it
-  std::string missing;  // why there is none: "out of memory", "misses its target"
+  int place = 0;             // among the row's kind of system; systems that cannot be told apart share it
+  std::string missing;       // why there is none: "out of memory", "misses its target"
+  std::string text() const;  // "0.97", "OOM", "n/a" (not supported), "miss", "fail", or "-": the sweep has no case
 };
+inline constexpr const char* kCellNote = "OOM: out of memory; n/a: not supported; miss: misses its target";
 
 struct BoardRow {
   std::string system, title, written_from;

@@ -12,31 +12,37 @@ std::string cell(const std::string& text, const std::string& attributes = "") {
   return "<td" + attributes + ">" + escape_html(text) + "</td>";
 }
 
-// What a share stands for, shown when pointed at.
+// What a cell stands for, shown when pointed at.
 std::string hint(const BoardColumn& column, const BoardCell& cell) {
+  if (!cell.best) return cell.missing;
   return fmt::format("{}: {:.4g}; {} micro-batches{}", column.metric->heading, cell.value, cell.best->row.microbatches,
                      cell.best->row.options.empty() ? "" : ", " + cell.best->row.options);
 }
 
+// "BERT-Large, 16 A100" on two lines.
+std::string in_lines(const std::string& heading) {
+  std::string html;
+  for (const char c : escape_html(heading)) html += c == ',' ? std::string(",<br>") : std::string(1, c);
+  return html;
+}
+
 std::string table(const Leaderboard& board, const std::vector<BoardRow>& rows, const std::string& id) {
   std::string html = "<div class=\"scroll\"><table id=\"" + id +
-                     "\"><thead><tr><th>place</th><th class=\"text\">system</th><th>score</th>";
-  for (const BoardColumn& column : board.description.columns) html += "<th>" + escape_html(column.heading) + "</th>";
+                     "\"><thead><tr><th class=\"text\">system</th><th>place</th><th>score</th>";
+  for (const BoardColumn& column : board.description.columns) html += "<th>" + in_lines(column.heading) + "</th>";
   html += "<th class=\"text\">written from</th></tr></thead><tbody>\n";
   for (const BoardRow& row : rows) {
     html += fmt::format("<tr data-system=\"{}\">", escape_html(row.system));
-    html += cell(row.reference ? "–" : std::to_string(row.place), fmt::format(" data-value=\"{}\"", row.place));
     html += cell(row.title, " class=\"text\"");
+    html += cell(row.reference ? "–" : std::to_string(row.place), fmt::format(" data-value=\"{}\"", row.place));
     html += cell(fmt::format("{:.2f}", row.score), fmt::format(" data-value=\"{}\"", row.score));
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       const BoardCell& own = row.cells[c];
-      if (!own.best) {
-        html += cell(own.shown ? own.missing : "–", " class=\"none\" data-value=\"-1\"");
-        continue;
-      }
-      html += cell(fmt::format("{:.2f}", own.share),
-                   fmt::format(" class=\"{}\" data-value=\"{}\" title=\"{}\"", own.place == 1 ? "first" : "", own.share,
-                               escape_html(hint(board.description.columns[c], own))));
+      const std::string look = own.best ? fmt::format("class=\"share{}\" style=\"--share:{:.3f}\" data-value=\"{}\"",
+                                                      own.place == 1 ? " first" : "", own.share, own.share)
+                                        : "class=\"none\" data-value=\"-1\"";
+      html +=
+          cell(own.text(), fmt::format(" {} title=\"{}\"", look, escape_html(hint(board.description.columns[c], own))));
     }
     html += cell(row.written_from, " class=\"text\"") + "</tr>\n";
   }
@@ -57,6 +63,7 @@ std::string leaderboard_html(const Leaderboard& board, const std::string& versio
        {"text", escape_html(board.description.text)},
        {"source", escape_html(fmt::format("{} · sweep {} · records of {}", version, board.description.sweep, commits))},
        {"synchronous", table(board, board.synchronous, "synchronous")},
+       {"cell_note", kCellNote},
        {"stale_note", kStaleNote},
        {"asynchronous", table(board, board.asynchronous, "asynchronous")},
        {"script", std::string(page_file("leaderboard.js"))}});

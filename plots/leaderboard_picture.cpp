@@ -65,12 +65,8 @@ std::string leaderboard_svg(const Leaderboard& board) {
       const auto [color, ink] = cell.best ? look(cell.share) : std::pair<std::string, const char*>("#f3f3f3", "#888");
       svg += fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
                          column_x(c) - kCell / 2.0 + 1, top + 1, kCell - 2, kRow - 2, color);
-      const std::string value = !cell.best ? (cell.missing.empty()              ? "-"
-                                              : cell.missing == "out of memory" ? "OOM"
-                                                                                : "n/a")
-                                           : fmt::format("{:.2f}", cell.share);
       svg += text(column_x(c), base, "middle",
-                  fmt::format("fill=\"{}\"{}", ink, cell.place == 1 ? " font-weight=\"bold\"" : ""), value);
+                  fmt::format("fill=\"{}\"{}", ink, cell.place == 1 ? " font-weight=\"bold\"" : ""), cell.text());
     }
   }
   return svg + "</svg>\n";

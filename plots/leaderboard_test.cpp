@@ -130,14 +130,14 @@ place  system  score      1      2
     2  1F1B     0.40  0.80    OOM
 
 Asynchronous systems (throughput without what stale weights cost in updates)
-place  system     score      1  2
------  ---------  -----  -----  -
+place  system     score      1   2
+-----  ---------  -----  -----  --
     1  PipeDream   0.50  1.00*  -
 
  1  A
  2  B
-A cell is the share of the best system's figure. *: shares the first place; OOM: out of memory;
-n/a: not supported; miss: misses its target
+A cell is the share of the best system's figure; *: shares the first place
+OOM: out of memory; n/a: not supported; miss: misses its target
 )");
 }
 
