@@ -182,10 +182,12 @@ TEST(Leaderboard, TheStandardSweepTriesTheSameMicrobatchesOfEverySystem) {
   const Json sweep = parse_json_file(SLUICE_SOURCE_DIR "/harness/sweeps/standard.json");
   const auto list = [](const Json& value) { return value.is_array() ? value : Json::array({value}); };
   std::map<std::string, std::set<Json>> tried;  // by workload and cluster: lists of micro-batches
-  for (const Json& entry : sweep["grid"])
+  for (const Json& entry : sweep["grid"]) {
+    if (!entry.contains("microbatches")) continue;  // PipeDream's kind trains with whole batches
     for (const Json& workload : list(entry["workload"]))
       tried[workload.get<std::string>() + " on " + entry["cluster"].get<std::string>()].insert(
           list(entry["microbatches"]));
+  }
   for (const auto& [column, lists] : tried) {
     if (column.ends_with("rcc_ve_16")) {  // trainings
       EXPECT_EQ(lists, (std::set<Json>{Json::array({1}), Json::array({8})})) << column;
