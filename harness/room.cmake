@@ -86,6 +86,19 @@ function(sluice_room name)
   endif()
 endfunction()
 
+# sluice_embed(TARGET FOLDER TABLE): the files of a folder are built into the target, which finds them in TABLE
+# (base/embedded_files.h).
+function(sluice_embed target folder table)
+  file(GLOB files CONFIGURE_DEPENDS ${folder}/*)
+  set(embedded ${CMAKE_BINARY_DIR}/generated/${folder}_files.cpp)
+  set(script ${CMAKE_SOURCE_DIR}/harness/embed_files.cmake)
+  add_custom_command(OUTPUT ${embedded} DEPENDS ${files} ${script}
+                     COMMAND ${CMAKE_COMMAND} -DFOLDER=${CMAKE_CURRENT_SOURCE_DIR}/${folder} -DTABLE=${table}
+                             -DOUTPUT=${embedded} -P ${script})
+  target_sources(${target} PRIVATE ${embedded})
+  set_source_files_properties(${embedded} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # sluice_require_name(FILE NAME PATTERN WHAT): a file that a table is made from has a name that a variable can have, and
 # holds what the table names: one message here instead of the linker's.
 function(sluice_require_name file name pattern what)

@@ -2,24 +2,22 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "harness/base/embedded_files.h"
 
 namespace sluice {
 
 class Json;
 
-// Name and content, by name. embed_files.cmake writes them.
-extern const std::span<const std::pair<std::string_view, std::string_view>> kPageFiles;
+extern const EmbeddedFiles kPageFiles;
 
-// The content of plots/page/NAME. Throws std::logic_error if there is no such file.
-std::string_view page_file(std::string_view name);
-
-// The file with each {{NAME}} replaced by the value of NAME, which is HTML. Throws std::logic_error for a name without
-// a value.
-std::string filled_page(std::string_view file, const std::map<std::string, std::string, std::less<>>& values);
+// See embedded_files.h. Values are HTML.
+inline std::string_view page_file(std::string_view name) { return embedded_file(kPageFiles, name); }
+inline std::string filled_page(std::string_view file, const std::map<std::string, std::string, std::less<>>& values) {
+  return filled_file(kPageFiles, file, values);
+}
 
 // A JSON text for a <script>, in which no text can end the script.
 std::string script_json(const Json& value);

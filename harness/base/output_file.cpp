@@ -59,12 +59,12 @@ OutputFile::OutputFile(fs::path path, std::string kind, bool (*is_ours)(const st
 }
 
 fs::path OutputFile::checked() const {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+  constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
   fs::path place = output_place(path_);
   std::error_code none;
   if (fs::exists(place, none)) {
     const std::string advice = "name a new file, or remove this one";
-    if (const std::string text = read_text(place, kMaxBytes, advice); !text.empty() && !is_ours_(text))
+    if (const std::string text = read_text(place, kMaxFileBytes, advice); !text.empty() && !is_ours_(text))
       throw InputError(path_.string(), "holds something else than " + kind_ + " and is not replaced", advice);
   }
   return place;

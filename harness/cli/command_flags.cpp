@@ -468,7 +468,7 @@ void add_new(CLI::App& app, Chosen& chosen) {
   add_value(c, "what", a->what, "", "baseline, workload or cluster")->required();
   add_value(c, "name", a->name, "", "Name: lower-case letters, digits and _")->required();
   std::string kinds;
-  for (const BaselineTemplate& t : baseline_templates()) kinds += (kinds.empty() ? "" : "; ") + t.kind + ": " + t.what;
+  for (const BaselineKind& k : baseline_kinds()) kinds += (kinds.empty() ? "" : "; ") + k.kind + ": " + k.what;
   add_value(c, "--kind", a->kind, "NAME",
             "Of a baseline: " + kinds +
                 " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, needs no build "

@@ -73,17 +73,16 @@ std::string how_to_build(const std::string& folder) {
 }
 
 int new_baseline(const NewArguments& a) {
-  const auto& templates = baseline_templates();
   std::vector<std::string> kinds;
-  for (const BaselineTemplate& t : templates) kinds.push_back(t.kind);
+  for (const BaselineKind& kind : baseline_kinds()) kinds.push_back(kind.kind);
   const std::string wanted = a.kind.empty() ? kinds.front() : a.kind;
-  const auto chosen = std::ranges::find(templates, wanted, &BaselineTemplate::kind);
-  if (chosen == templates.end()) throw InputError("--kind", "unknown kind '" + wanted + "'", suggestion(wanted, kinds));
+  if (std::ranges::count(kinds, wanted) == 0)
+    throw InputError("--kind", "unknown kind '" + wanted + "'", suggestion(wanted, kinds));
   for (const System* system : all_systems())
     if (system->is_called(a.name)) throw InputError("new", "there is a system '" + a.name + "' already");
   const std::string folder = folder_for(a, "baselines");
   write(
-      folder + "/" + a.name + ".cpp", fmt::format(fmt::runtime(chosen->text), a.name),
+      folder + "/" + a.name + ".cpp", new_file(wanted + ".cpp.in", a.name),
       fmt::format("{0}, then: sluice check {1} && sluice schedule --system {1} --text", how_to_build(folder), a.name));
   return 0;
 }
@@ -123,8 +122,7 @@ int new_workload(const NewArguments& a) {
   if (folder_for(a, "workloads/models") != source_folder() + "/workloads/models")
     throw InputError("new", "a workload in C++ is built with Sluice, in a checkout's workloads/models",
                      "use --kind file, or a checkout without --folder");
-  write(source_folder() + "/workloads/models/" + a.name + "_workload.cpp",
-        fmt::format(fmt::runtime(kWorkloadTemplate), a.name),
+  write(source_folder() + "/workloads/models/" + a.name + "_workload.cpp", new_file("workload.cpp.in", a.name),
         fmt::format("build again, then: sluice list {0} && sluice run --system 1f1b --workload {0}", a.name));
   return 0;
 }
@@ -134,7 +132,7 @@ int new_cluster(const NewArguments& a) {
   if (std::ranges::count(names_of_json_files(source_folder() + "/workloads/clusters"), a.name) > 0)
     throw InputError("new", "there is a cluster '" + a.name + "' already");
   const std::string file = folder_for(a, "workloads/clusters") + "/" + a.name + ".json";
-  write(file, fmt::format(fmt::runtime(kClusterTemplate), a.name),
+  write(file, new_file("cluster.json.in", a.name),
         fmt::format("it is there at once: sluice plan --system 1f1b --workload vgg16 --cluster {}", known_as(a, file)));
   return 0;
 }

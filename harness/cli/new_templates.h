@@ -1,4 +1,4 @@
-// Templates of `sluice new`: valid files to start from. {0} stands for the name.
+// Templates of `sluice new`: the files of harness/cli/templates, valid to start from. {{NAME}} stands for the name.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-struct BaselineTemplate {
-  std::string kind, what, text;
+struct BaselineKind {
+  std::string kind, what;  // of harness/cli/templates/KIND.cpp.in
 };
-const std::vector<BaselineTemplate>& baseline_templates();  // the first is the default kind
+const std::vector<BaselineKind>& baseline_kinds();  // the first is the default
 
-extern const char* const kWorkloadTemplate;
-extern const char* const kClusterTemplate;
+// harness/cli/templates/FILE with the name filled in. Throws std::logic_error if there is no such file.
+std::string new_file(const std::string& file, const std::string& name);
 
 }  // namespace sluice

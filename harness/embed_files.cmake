@@ -1,5 +1,5 @@
-# cmake -DFOLDER=plots/page -DOUTPUT=page_files.cpp -P embed_files.cmake: defines kPageFiles (page_files.h), the files
-# of a folder by name.
+# cmake -DFOLDER=plots/page -DTABLE=kPageFiles -DOUTPUT=page_files.cpp -P embed_files.cmake: defines a table
+# (base/embedded_files.h) of the files of a folder.
 file(GLOB files ${FOLDER}/*)
 set(table "")
 foreach(file ${files})
@@ -7,13 +7,14 @@ foreach(file ${files})
   file(READ ${file} content)
   string(APPEND table "    {\"${name}\", R\"embedded(${content})embedded\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"plots/page_files.h\"
+file(WRITE ${OUTPUT} "#include \"harness/base/embedded_files.h\"
 
 namespace sluice {
 
 static constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
 ${table}};
-const std::span<const std::pair<std::string_view, std::string_view>> kPageFiles = kFiles;
+extern const EmbeddedFiles ${TABLE};
+const EmbeddedFiles ${TABLE} = kFiles;
 
 }  // namespace sluice
 ")
