@@ -9,7 +9,6 @@
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
 #include "harness/base/source_folder.h"
-#include "workloads/profiles/stage_file.h"
 
 namespace sluice {
 
@@ -35,6 +34,12 @@ std::string published_profile_path(const std::string& file) {
 bool is_profile_path(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(split(path).path, ignored);
+}
+
+// FlexFlow's, of GraphPipe's early runtime: whole numbers and nothing else.
+static bool is_stage_file(const std::string& text) {
+  return text.find_first_of("0123456789") != std::string::npos &&
+         text.find_first_not_of("0123456789 \t\r\n") == std::string::npos;
 }
 
 static PublishedProfile read_any_profile(const std::string& name, ProfileUnits units) {

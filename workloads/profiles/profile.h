@@ -4,8 +4,7 @@
 //   Piper JSON             "mbsInBatch", "nodes" with "TMPCs"
 //   dnn-partitioning JSON  "maxFPGAs", "nodes" with "fpgaLatency" (operator_profile.h reads all of it)
 //   PipeEdge YAML          models.yml with device_types.yml; "FILE#MODEL" picks a model
-// A FlexFlow stage file says where operators run and nothing of their costs: stage_file.h. Every reader throws
-// InputError with file, line (or JSON pointer) and reason.
+// Every reader throws InputError with file, line (or JSON pointer) and reason.
 #pragma once
 
 #include <optional>

@@ -47,7 +47,6 @@
 #include "workloads/models/workload_file.h"
 #include "workloads/profiles/operator_profile.h"
 #include "workloads/profiles/profile.h"
-#include "workloads/profiles/stage_file.h"
 
 namespace sluice {
 
@@ -148,11 +147,6 @@ void read_pipeedge(std::string_view bytes, const std::string& folder) {
   const auto [models, types] = two_files(bytes);
   put(folder, "device_types.yml", types);
   read_pipeedge_profile(put(folder, "models.yml", models), "");
-}
-
-void read_stages(std::string_view bytes, const std::string&) {
-  const std::string text(bytes);
-  if (is_stage_file(text)) read_stage_file(text, "stages");
 }
 
 void read_records_file(std::string_view bytes, const std::string& folder) {
@@ -314,7 +308,6 @@ std::span<const FuzzTarget> fuzz_targets() {
                                               {"module", read_module},
                                               {"operators", read_operators},
                                               {"pipeedge", read_pipeedge},
-                                              {"stages", read_stages},
                                               {"records", read_records_file},
                                               {"weight_cases", read_weight_cases},
                                               {"checkpoint", read_checkpoint_header},
