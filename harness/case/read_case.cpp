@@ -25,8 +25,10 @@ class EntryReading {
       if (setting.check) setting.check(reading_);
     }
     reader_.no_other_keys();
-    for (const Setting& setting : settings())
+    for (const Setting& setting : settings()) {
+      if (setting.unused && setting.unused(reading_.c, *reading_.system)) setting.value.reset(reading_.c);
       if (setting.canonicalize) setting.canonicalize(reading_.c, *reading_.system);
+    }
     for (const auto& [setting, value] : given_) compare(*setting, value);
     return {std::move(reading_.c), std::move(without_effect_)};
   }

@@ -33,6 +33,7 @@ struct SettingValue {
   // Reads the key into the case; without the key, the case keeps its value. Throws InputError.
   std::function<void(CaseReading&, const std::string& key)> read = {};
   std::function<Json(const RunCase&)> write = {};  // null: the case has none
+  std::function<void(RunCase&)> reset = {};        // gives it its default
 };
 
 // Members of each type that are read and written without conversion.
@@ -43,10 +44,16 @@ std::function<Json(const RunCase&)> write_as_it_is(T RunCase::*member) {
   return [member](const RunCase& c) { return Json(c.*member); };
 }
 
+template <class T>
+std::function<void(RunCase&)> reset_to_default(T RunCase::*member) {
+  return [member](RunCase& c) { c.*member = RunCase().*member; };
+}
+
 inline SettingValue text(std::string RunCase::*member) {
   return {.type = SettingValue::Type::text,
           .read = [member](CaseReading& r, const std::string& key) { r.c.*member = r.entry.text(key, r.c.*member); },
-          .write = write_as_it_is(member)};
+          .write = write_as_it_is(member),
+          .reset = reset_to_default(member)};
 }
 
 template <ClosedChoice E>
@@ -55,7 +62,8 @@ SettingValue choice(E RunCase::*member) {
       .type = SettingValue::Type::choice,
       .choices = choice_names<E>(),
       .read = [member](CaseReading& r, const std::string& key) { r.c.*member = r.entry.choice_or(key, r.c.*member); },
-      .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); }};
+      .write = [member](const RunCase& c) { return Json(choice_name(c.*member)); },
+      .reset = reset_to_default(member)};
 }
 
 // Integers from `least` on.
@@ -68,7 +76,8 @@ SettingValue integer(Int RunCase::*member, int least,
                 r.c.*member =
                     r.entry.integer_or<Int>(key, r.c.*member, static_cast<Int>(least), static_cast<Int>(most));
               },
-          .write = write_as_it_is(member)};
+          .write = write_as_it_is(member),
+          .reset = reset_to_default(member)};
 }
 
 inline SettingValue not_negative(double RunCase::*member, double most) {

@@ -158,10 +158,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = if_replicated,
        .check = check_pipelines,
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (s.one_process) c.data_parallel = 1;
-           },
+       .unused = [](const RunCase&, const System& s) { return s.one_process; },
        .when_unused = kOneDevice},
       {.key = "layout",
        .of_plan = true,
@@ -170,10 +167,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::layout),
        .in_digest = InDigest::unless_default,
        .in_record_options = if_replicated,
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (c.data_parallel == 1) c.layout = PipelineReplicas::Layout::groups;
-           },
+       .unused = [](const RunCase& c, const System&) { return c.data_parallel == 1; },
        .when_unused = "there is one pipeline; --data-parallel runs several"},
       {.key = "sharding",
        .of_plan = true,
@@ -183,10 +177,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::sharding),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.sharding != StageSharding::system; },
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (s.synchronous && !may_have_replicas(c, s)) c.sharding = StageSharding::system;
-           },
+       .unused = [](const RunCase& c, const System& s) { return s.synchronous && !may_have_replicas(c, s); },
        .when_unused = "no stage has replicas"},
       {.key = "gradient_buckets",
        .of_plan = true,
@@ -247,10 +238,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.tensor > 1; },
        .check = check_tensor,
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (s.one_process) c.tensor = 1;
-           },
+       .unused = [](const RunCase&, const System& s) { return s.one_process; },
        .when_unused = kOneDevice},
       {.key = "experts",
        .of_plan = true,
@@ -261,10 +249,9 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.experts == ExpertPlacement::spread; },
        .check = check_experts,
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             const bool alone = s.synchronous && !infers(c) && !may_have_replicas(c, s);
-             if (s.one_process || alone) c.experts = ExpertPlacement::replicated;
+       .unused =
+           [](const RunCase& c, const System& s) {
+             return s.one_process || (s.synchronous && !infers(c) && !may_have_replicas(c, s));
            },
        .when_unused = "no stage has replicas; --data-parallel gives them"},
       {.key = "microbatch_sizes",
@@ -323,19 +310,13 @@ std::vector<Setting> make_settings() {
        .value = integer(&RunCase::queue, 1),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return infers(c) && c.queue != RunCase{}.queue; },
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (!infers(c) || s.one_process || s.data_parallel) c.queue = RunCase{}.queue;
-           },
+       .unused = [](const RunCase& c, const System& s) { return !infers(c) || s.one_process || s.data_parallel; },
        .when_unused = "only inference through several stages has queues"},
       {.key = "seed",
        .group = HelpGroup::training,
        .help = "Seed of the weights and of the data's order",
        .value = integer(&RunCase::seed, 0),
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (!c.train) c.seed = RunCase{}.seed;
-           },
+       .unused = [](const RunCase& c, const System&) { return !c.train; },
        .when_unused = kNothingIsTrained},
       {.key = "steps",
        .group = HelpGroup::batches,
@@ -354,10 +335,7 @@ std::vector<Setting> make_settings() {
       {.key = "evaluations_per_epoch",
        .has_flag = false,
        .value = integer(&RunCase::evaluations_per_epoch, 1, 1000),
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (c.epochs == 0) c.evaluations_per_epoch = 1;
-           },
+       .unused = [](const RunCase& c, const System&) { return c.epochs == 0; },
        .when_unused = kNoEpochs},
       {.key = "train",
        .flag = "--no-train",
@@ -371,10 +349,7 @@ std::vector<Setting> make_settings() {
        .help = "one product a layer and update, or by --costs what takes less (auto)",
        .value = choice(&RunCase::weight_gradient),
        .in_record_options = always,
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (infers(c)) c.weight_gradient = WeightGradients::per_microbatch;
-           },
+       .unused = [](const RunCase& c, const System&) { return infers(c); },
        .when_unused = "inference has no weight gradients"},
       {.key = "step",
        .of_plan = true,
@@ -383,10 +358,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::step),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.step != UpdateStart::free; },
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (!s.synchronous || s.one_process || infers(c)) c.step = UpdateStart::free;
-           },
+       .unused = [](const RunCase& c, const System& s) { return !s.synchronous || s.one_process || infers(c); },
        .when_unused = "it updates without a flush, on one device, or not at all"},
       {.key = "pin",
        .group = HelpGroup::machine,
@@ -411,10 +383,7 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.interference_by != InterferenceBy::pause; },
        .check = check_interference_by,
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (c.interference.empty()) c.interference_by = InterferenceBy::pause;
-           },
+       .unused = [](const RunCase& c, const System&) { return c.interference.empty(); },
        .when_unused = "there is no interference"},
       {.key = "slowdown",
        .group = HelpGroup::machine,
@@ -424,10 +393,8 @@ std::vector<Setting> make_settings() {
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return !c.slowdown.empty(); },
        .check = check_slowdown,
-       .canonicalize =
-           [](RunCase& c, const System&) {
-             if (parse_slowdowns(c.slowdown, c.ranks, "slowdown").empty()) c.slowdown.clear();
-           },
+       .unused = [](const RunCase& c,
+                    const System&) { return parse_slowdowns(c.slowdown, c.ranks, "slowdown").empty(); },
        .when_unused = "no rank is slowed"},
       {.key = "throttle",
        .group = HelpGroup::machine,
@@ -483,10 +450,7 @@ std::vector<Setting> make_settings() {
        .help = "evaluate copies while the pipeline runs on",
        .value = choice(&RunCase::evaluation),
        .in_digest = InDigest::unless_default,
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (s.synchronous || c.epochs == 0) c.evaluation = EvaluationMode::drain;
-           },
+       .unused = [](const RunCase& c, const System& s) { return s.synchronous || c.epochs == 0; },
        .when_unused = "it drains at every update, or has no epochs after which it could evaluate"},
       {.key = "leftover",
        .group = HelpGroup::training,
@@ -494,10 +458,7 @@ std::vector<Setting> make_settings() {
        .value = choice(&RunCase::leftover),
        .in_digest = InDigest::unless_default,
        .check = check_leftover,
-       .canonicalize =
-           [](RunCase& c, const System& s) {
-             if (!s.accumulates || c.epochs == 0) c.leftover = Leftover::drop;
-           },
+       .unused = [](const RunCase& c, const System& s) { return !s.accumulates || c.epochs == 0; },
        .when_unused = "only epochs of systems that accumulate gradients without a flush leave micro-batches over"},
       {.key = "file_digests",
        .has_flag = false,

@@ -39,10 +39,11 @@ struct Setting {
   void (*fill)(CaseReading&) = nullptr;
   // Checks it against the settings above. Throws InputError.
   void (*check)(CaseReading&) = nullptr;
-  // Called after all are read. Canonicalizes the setting: values that make the same experiment become one value, so
-  // that the digest is one.
+  // Called after all are read. Values that make the same experiment become one value, so that the digest is one: the
+  // default where the value is `unused`, or what `canonicalize` makes of it.
+  bool (*unused)(const RunCase&, const System&) = nullptr;
   void (*canonicalize)(RunCase&, const System&) = nullptr;
-  const char* when_unused = "";  // why `canonicalize` or `check` changed a given value, and what to do
+  const char* when_unused = "";  // why a given value was changed, also by `check`, and what to do
 };
 
 std::span<const Setting> settings();  // in the order in which they are read
