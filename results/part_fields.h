@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-template <class V>
-void fields(V& v, MemorySplit& m) {
+void fields(auto& v, MemorySplit& m) {
   v("total", m.total);
   v("weights", m.weights);
   v("versions", m.versions);
@@ -21,8 +20,7 @@ void fields(V& v, MemorySplit& m) {
   v.if_any("host", m.host, {"Activations that wait in the host's memory, at their own peak."});
 }
 
-template <class V>
-void fields(V& v, CurvePoint& p) {
+void fields(auto& v, CurvePoint& p) {
   v("step", p.step, {"Updates done."});
   v("seconds", p.seconds, {"Training time so far: evaluation excluded, drain included."});
   v("loss", p.loss, {"Mean training loss since the previous point."});
@@ -30,8 +28,7 @@ void fields(V& v, CurvePoint& p) {
   v.if_any("extra", p.extra, {"Further metrics by name."});
 }
 
-template <class V>
-void fields(V& v, TimelineOp& op) {
+void fields(auto& v, TimelineOp& op) {
   v("rank", op.rank);
   v("op", op.op, {"Text form, e.g. 5I2."});
   v("start", op.start);
@@ -51,8 +48,7 @@ struct TimelineColumns {
   std::vector<std::optional<int>> to = {};
 };
 
-template <class V>
-void fields(V& v, TimelineColumns& c) {
+void fields(auto& v, TimelineColumns& c) {
   v("rank", c.rank, {"A value for each op, as in the other lists."});
   v("op", c.op, {"Text form, e.g. 5I2."});
   v("start", c.start);
@@ -69,8 +65,7 @@ void fields(V& v, TimelineColumns& c) {
            "rank", "the lists of a timeline have different lengths", "give each op a value in every list");
 }
 
-template <class V>
-void fields(V& v, WorkloadFacts& f) {
+void fields(auto& v, WorkloadFacts& f) {
   v("title", f.title);
   v("metric", f.metric);
   v("metric_direction", f.metric_direction);
@@ -83,8 +78,7 @@ void fields(V& v, WorkloadFacts& f) {
   v.if_any("single_device_value", f.single_device_value);
 }
 
-template <class V>
-void fields(V& v, ModelWork& w) {
+void fields(auto& v, ModelWork& w) {
   v.if_any("tokens", w.tokens, {"Of a sample; absent: it has none."});
   v("flop", w.flop, {"Model FLOP of a sample: products, forward and backward, without recomputation.", 0, kMaxNumber});
   v("devices", w.devices, {"Given to the run, used or not.", 1, kMaxCount});
@@ -92,8 +86,7 @@ void fields(V& v, ModelWork& w) {
            {"FLOP/s of these devices together at the run's precision; absent: unknown.", 0, kMaxNumber});
 }
 
-template <class V>
-void fields(V& v, Tuning::Candidate& c) {
+void fields(auto& v, Tuning::Candidate& c) {
   v("learning_rate", c.learning_rate);
   v("value", c.value);
   v("outcome", c.outcome);
@@ -101,15 +94,13 @@ void fields(V& v, Tuning::Candidate& c) {
   v.if_any("round", c.round, {"From 0."});
 }
 
-template <class V>
-void fields(V& v, Tuning::Round& r) {
+void fields(auto& v, Tuning::Round& r) {
   v.if_any("epochs", r.epochs);
   v.where(r.epochs == 0, "steps", r.steps);
   v("keep", r.keep);
 }
 
-template <class V>
-void fields(V& v, Tuning& t) {
+void fields(auto& v, Tuning& t) {
   v("grid", t.grid, {"Learning rates.", 0, kMaxNumber});
   v("criterion", t.criterion);
   v("seed", t.seed);
@@ -121,31 +112,27 @@ void fields(V& v, Tuning& t) {
   v.where(t.epochs == 0, "steps", t.steps);
 }
 
-template <class V>
-void fields(V& v, CurveOf& c) {
+void fields(auto& v, CurveOf& c) {
   v("digest", c.digest);
   v("system", c.system);
   v("cluster", c.cluster);
   v("ranks", c.ranks);
 }
 
-template <class V>
-void fields(V& v, Theory& t) {
+void fields(auto& v, Theory& t) {
   v("in_flight", t.in_flight);
   v("weight_versions", t.weight_versions);
   v("staleness", t.staleness);
   v("bubble", t.bubble_ratio);
 }
 
-template <class V>
-void fields(V& v, SentByRanks& s) {
+void fields(auto& v, SentByRanks& s) {
   v("messages", s.messages, {"Activations and their gradients."});
   v("gathers", s.gathers, {"Weights."});
   v("reductions", s.reductions, {"Gradients."});
 }
 
-template <class V>
-void fields(V& v, RecordedInterference::Episode& e) {
+void fields(auto& v, RecordedInterference::Episode& e) {
   v("resource", e.resource);
   v("device", e.device);
   v.if_any("to", e.to);
@@ -154,8 +141,7 @@ void fields(V& v, RecordedInterference::Episode& e) {
   v("slowdown", e.slowdown);
 }
 
-template <class V>
-void fields(V& v, RecordedInterference& i) {
+void fields(auto& v, RecordedInterference& i) {
   v("name", i.name);
   v("seed", i.seed);
   v("episodes", i.episodes);
@@ -163,14 +149,12 @@ void fields(V& v, RecordedInterference& i) {
   v.if_any("latency_jitter", i.latency_jitter);
 }
 
-template <class V>
-void fields(V& v, RecordedAdaptation::Window& w) {
+void fields(auto& v, RecordedAdaptation::Window& w) {
   v("plan", w.plan, {"Changes made before it."});
   v("seconds", w.seconds, {"Of each rank's forwards and backwards.", 0, kMaxSeconds});
 }
 
-template <class V>
-void fields(V& v, RecordedAdaptation::Change& c) {
+void fields(auto& v, RecordedAdaptation::Change& c) {
   v("update", c.update);
   v("decided_seconds", c.decided_seconds);
   v("stopped_seconds", c.stopped_seconds);
@@ -182,15 +166,13 @@ void fields(V& v, RecordedAdaptation::Change& c) {
            "give each one at least");
 }
 
-template <class V>
-void fields(V& v, RecordedAdaptation::Answer& a) {
+void fields(auto& v, RecordedAdaptation::Answer& a) {
   v("at_seconds", a.at_seconds);
   v("seconds_to_detect", a.seconds_to_detect);
   v("seconds_to_recover", a.seconds_to_recover);
 }
 
-template <class V>
-void fields(V& v, RecordedAdaptation& a) {
+void fields(auto& v, RecordedAdaptation& a) {
   v("window_updates", a.window_updates);
   v.if_any("windows", a.windows);
   v("changes", a.changes);
@@ -206,8 +188,7 @@ void fields(V& v, RecordedAdaptation& a) {
   v.where(!a.changes.empty(), "answered", a.answered);
 }
 
-template <class V>
-void fields(V& v, Observed& o) {
+void fields(auto& v, Observed& o) {
   v.if_any("bubble_ratio", o.bubble_ratio);
   v.if_any("span_bubble", o.span_bubble);
   v.if_any("in_flight", o.in_flight);
@@ -226,27 +207,23 @@ void fields(V& v, Observed& o) {
   v.if_any("adaptation", o.adaptation, {"How the plan was changed during the run."});
 }
 
-template <class V>
-void fields(V& v, Environment::Gpu& g) {
+void fields(auto& v, Environment::Gpu& g) {
   v("name", g.name);
   v("memory_bytes", g.memory_bytes);
   v("compute_capability", g.compute_capability);
 }
 
-template <class V>
-void fields(V& v, Environment::Cuda& c) {
+void fields(auto& v, Environment::Cuda& c) {
   v("driver", c.driver);
   v("runtime", c.runtime);
 }
 
-template <class V>
-void fields(V& v, Environment::Nccl& n) {
+void fields(auto& v, Environment::Nccl& n) {
   v("header", n.header);
   v("library", n.library);
 }
 
-template <class V>
-void fields(V& v, Environment::Machine& m) {
+void fields(auto& v, Environment::Machine& m) {
   v("commit", m.commit);
   v("compiler", m.compiler);
   v("torch", m.torch);
@@ -261,8 +238,7 @@ void fields(V& v, Environment::Machine& m) {
   v.if_any("load", m.load);
 }
 
-template <class V>
-void fields(V& v, Environment::Profile& p) {
+void fields(auto& v, Environment::Profile& p) {
   v("machine", p.machine);
   v("build", p.build);
   v("made", p.made);
@@ -270,21 +246,18 @@ void fields(V& v, Environment::Profile& p) {
   v.if_any("age_seconds", p.age_seconds);
 }
 
-template <class V>
-void fields(V& v, Environment::Pinning& p) {
+void fields(auto& v, Environment::Pinning& p) {
   v("library", p.library);
   v("cpus", p.cpus);
 }
 
-template <class V>
-void fields(V& v, Environment::Validation& x) {
+void fields(auto& v, Environment::Validation& x) {
   v("case", x.number);
   v("label", x.label);
   v("round", x.round, {"-1: on the virtual clock.", -1, kMaxCount});
 }
 
-template <class V>
-void fields(V& v, Environment& e) {
+void fields(auto& v, Environment& e) {
   v.among("commit", e.machine);
   v.if_any("profile", e.profile, {"The measured profile that costs are of."});
   v.if_any("pinning", e.pinning);

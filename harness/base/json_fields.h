@@ -1,7 +1,6 @@
 // A struct as a JSON object, each member named once. The author of struct T writes
 //
-//   template <class V>
-//   void fields(V& v, T& t) {
+//   void fields(auto& v, T& t) {
 //     v("title", t.title, {"What is trained."});
 //     v.if_any("target", t.target);
 //   }

@@ -306,52 +306,6 @@ static bool change_overlap(Cluster& cluster, const std::string& key, const std::
   return true;
 }
 
-static Cluster flat_cluster(const std::string& description) {
-  Cluster cluster;
-  cluster.name = description;
-  cluster.source = "flat";
-  const std::string where = "cluster '" + description + "'";
-  Device device;
-  device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
-  device.kernels = "v100_sxm2_fp32";
-  device.kernels_16 = "v100_sxm2_fp16";
-  double bandwidth = 12e9;  // PCIe Gen3 x16 as NCCL plans with it
-  device.host_bandwidth = bandwidth;
-  Seconds latency{5e-6};
-  std::int64_t count = 0;
-  for (const std::string& item : split(description.substr(5), ",")) {
-    const std::size_t equals = item.find('=');
-    if (count == 0) {
-      count = whole_number_in(item).value_or(0);
-      if (count < 1 || count > kMaxDevices)
-        throw InputError(where, "'" + item + "' is not a number of devices", "write flat:4");
-      continue;
-    }
-    const std::string key = item.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : item.substr(equals + 1);
-    if (key == "bandwidth") {
-      bandwidth = parse_rate(value, where);
-    } else if (key == "latency") {
-      latency = parse_seconds(value, where);
-    } else if (key == "memory") {
-      device.memory = parse_bytes(value, where);
-      if (device.memory.value <= 0) throw InputError(where, "memory must be greater than 0");
-    } else if (key == "host") {
-      device.host_bandwidth = parse_rate(value, where);
-    } else if (key == "speed") {
-      device.speed = number_in(value).value_or(0);
-      if (!(device.speed > 0)) throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
-    } else if (!change_overlap(cluster, key, value, where)) {
-      const std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
-                                              "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
-      throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
-    }
-  }
-  cluster.devices.assign(count, device);
-  cluster.all_to_all = link_of_all(bandwidth, latency);
-  return cluster;
-}
-
 // Within these bounds no time or sum of the virtual clock overflows.
 static void check_bounds(Cluster& cluster, const std::string& where) {
   constexpr double least = 1e-9, most = 1e24;  // of a rate: operations, bytes or a factor
@@ -423,7 +377,8 @@ static void slow_devices(Cluster& cluster, const std::string& value, const std::
   for (std::size_t d = *first; d <= *last; ++d) cluster.devices[d].speed *= factor;
 }
 
-static void change_cluster(Cluster& cluster, const std::string& change, const std::string& where) {
+// is_flat: not of a file; its devices have one speed and one link to their hosts.
+static void change_cluster(Cluster& cluster, bool is_flat, const std::string& change, const std::string& where) {
   const std::size_t equals = std::min(change.find('='), change.size());
   const std::string key = change.substr(0, equals);
   const std::string value = equals == change.size() ? "" : change.substr(equals + 1);
@@ -437,29 +392,50 @@ static void change_cluster(Cluster& cluster, const std::string& change, const st
     const Bytes bytes = parse_bytes(value, where);
     if (bytes.value <= 0) throw InputError(where, "memory must be greater than 0");
     for (Device& device : cluster.devices) device.memory = bytes;
-  } else if (key == "speed") {
+  } else if (key == "speed" && !is_flat) {
     slow_devices(cluster, value, where);
+  } else if (key == "speed") {
+    const double speed = number_in(value).value_or(0);
+    if (!(speed > 0)) throw InputError(where, "speed must be a number greater than 0, is '" + value + "'");
+    for (Device& device : cluster.devices) device.speed = speed;
+  } else if (key == "host" && is_flat) {
+    const double bandwidth = parse_rate(value, where);
+    for (Device& device : cluster.devices) device.host_bandwidth = bandwidth;
   } else if (!change_overlap(cluster, key, value, where)) {
-    const std::vector<std::string> known = {"bandwidth", "latency",    "memory",     "speed", "sharing",
-                                            "sends",     "all_reduce", "pair_share", "pairs"};
+    std::vector<std::string> known = {"bandwidth", "latency", "memory",     "speed",      "host",
+                                      "sharing",   "sends",   "all_reduce", "pair_share", "pairs"};
+    if (!is_flat) std::erase(known, "host");
     throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
   }
 }
 
+static Cluster flat_cluster(const std::string& devices, const std::string& where) {
+  const std::int64_t count = whole_number_in(devices).value_or(0);
+  if (count < 1 || count > kMaxDevices)
+    throw InputError(where, "'" + devices + "' is not a number of devices", "write flat:4");
+  constexpr double kPcie = 12e9;  // Gen3 x16 as NCCL plans with it
+  Device device;
+  device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
+  device.kernels = "v100_sxm2_fp32";
+  device.kernels_16 = "v100_sxm2_fp16";
+  device.host_bandwidth = kPcie;
+  Cluster cluster;
+  cluster.source = "flat";
+  cluster.devices.assign(count, device);
+  cluster.all_to_all = link_of_all(kPcie, Seconds(5e-6));
+  return cluster;
+}
+
 Cluster load_cluster(const std::string& description, const std::string& folder) {
+  const std::string where = "cluster '" + description + "'";
   if (description.ends_with(','))
-    throw InputError("cluster '" + description + "'", "ends in a comma",
-                     "leave it out, or add a key like memory=16GiB");
-  if (description.starts_with("flat:")) {
-    Cluster cluster = flat_cluster(description);
-    check_bounds(cluster, "cluster '" + description + "'");
-    return cluster;
-  }
+    throw InputError(where, "ends in a comma", "leave it out, or add a key like memory=16GiB");
   const std::vector<std::string> parts = split(description, ",");
-  Cluster cluster = cluster_of_file(parts.front(), folder);
-  for (std::size_t k = 1; k < parts.size(); ++k) change_cluster(cluster, parts[k], "cluster '" + description + "'");
-  if (parts.size() > 1) cluster.name = description;
-  check_bounds(cluster, "cluster '" + description + "'");
+  const bool is_flat = description.starts_with("flat:");
+  Cluster cluster = is_flat ? flat_cluster(parts[0].substr(5), where) : cluster_of_file(parts[0], folder);
+  for (std::size_t k = 1; k < parts.size(); ++k) change_cluster(cluster, is_flat, parts[k], where);
+  if (is_flat || parts.size() > 1) cluster.name = description;
+  check_bounds(cluster, where);
   return cluster;
 }
 

@@ -18,8 +18,7 @@ static constexpr FieldForm kSecondsForm{"", 0, kMaxSeconds}, kBytesForm{"", 0, s
 static constexpr const char* kAboveZero = "must be greater than 0";
 static constexpr const char* kOnePerInput = "must be an array with one number of bytes per input";
 
-template <class V>
-void fields(V& v, PassMeasurement& p) {
+void fields(auto& v, PassMeasurement& p) {
   v("contended", p.contended, kFactorForm);
   v.expect(p.contended > 0, "contended", kAboveZero, "");
   v.where(true, "half", p.half, kFactorForm);
@@ -29,8 +28,7 @@ void fields(V& v, PassMeasurement& p) {
   v("left", p.left, {"", -kBytesForm.most, kBytesForm.most});  // negative where a pass frees more than it makes
 }
 
-template <class V>
-void fields(V& v, LayerMeasurement& m) {
+void fields(auto& v, LayerMeasurement& m) {
   v("forward", m.forward);
   v("unstashed", m.unstashed);
   v("input_gradient", m.input_gradient);
@@ -42,8 +40,7 @@ void fields(V& v, LayerMeasurement& m) {
   v.if_any("split_weight_gradient", m.split_weight_gradient, kSecondsForm);
 }
 
-template <class V>
-void fields(V& v, BetweenProcesses& p) {
+void fields(auto& v, BetweenProcesses& p) {
   v("message", p.message, kSecondsForm);
   v("byte", p.byte, kSecondsForm);
   v("reduce", p.reduce, kSecondsForm);
@@ -51,8 +48,7 @@ void fields(V& v, BetweenProcesses& p) {
   v("scatter", p.scatter, kSecondsForm);
 }
 
-template <class V>
-void fields(V& v, MachineCosts::Apart& a) {
+void fields(auto& v, MachineCosts::Apart& a) {
   v("forward", a.forward, kFactorForm);
   v.expect(a.forward > 0, "forward", kAboveZero, "");
   v("input_gradient", a.input_gradient, kFactorForm);
@@ -109,16 +105,14 @@ void fields(V& v, LayerVariant& l) {
   v.if_any("recompute", l.recompute);
 }
 
-template <class V>
-void fields(V& v, DeviceTime& t) {
+void fields(auto& v, DeviceTime& t) {
   v("device", t.device);
   v("forward", t.forward, kSecondsForm);
   v("input_gradient", t.input_gradient, kSecondsForm);
   v("weight_gradient", t.weight_gradient, kSecondsForm);
 }
 
-template <class V>
-void fields(V& v, LayerCost& l) {
+void fields(auto& v, LayerCost& l) {
   v("name", l.name);
   v("inputs", l.inputs, {"", -1000, kMaxCount});
   v("forward", l.forward, kSecondsForm);
@@ -141,8 +135,7 @@ void fields(V& v, LayerCost& l) {
   v.if_any("measured", l.measured);
 }
 
-template <class V>
-void fields(V& v, CostGraph& g) {
+void fields(auto& v, CostGraph& g) {
   v("model", g.model);
   v("source", g.source);
   v("device", g.device);

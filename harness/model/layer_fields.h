@@ -23,117 +23,83 @@ struct KindTag {};
 
 constexpr std::array kActivationNames = {"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu", "leaky_relu"};
 
-template <class V>
-void visit_fields(V& v, KindTag<Linear>) {
+void visit_fields(auto& v, KindTag<Linear>) {
   v.size("in", &Linear::in), v.size("out", &Linear::out), v.flag("bias", &Linear::bias);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Conv2d>) {
+void visit_fields(auto& v, KindTag<Conv2d>) {
   v.size("in", &Conv2d::in), v.size("out", &Conv2d::out), v.window("kernel", &Conv2d::kernel);
   v.window("stride", &Conv2d::stride), v.extent("padding", &Conv2d::padding), v.flag("bias", &Conv2d::bias);
   v.extent("kernel_w", &Conv2d::kernel_w), v.extent("padding_w", &Conv2d::padding_w);
   v.size("groups", &Conv2d::groups);
 }
-template <class V>
-void visit_fields(V& v, KindTag<ConvTranspose2d>) {
+void visit_fields(auto& v, KindTag<ConvTranspose2d>) {
   v.size("in", &ConvTranspose2d::in), v.size("out", &ConvTranspose2d::out);
   v.window("kernel", &ConvTranspose2d::kernel), v.window("stride", &ConvTranspose2d::stride);
   v.extent("padding", &ConvTranspose2d::padding), v.flag("bias", &ConvTranspose2d::bias);
 }
-template <class V>
-void visit_fields(V& v, KindTag<RmsNorm>) {
+void visit_fields(auto& v, KindTag<RmsNorm>) {
   v.size("features", &RmsNorm::features), v.number("epsilon", &RmsNorm::epsilon, 0, 1);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Pool2d>) {
+void visit_fields(auto& v, KindTag<Pool2d>) {
   v.choice("mode", &Pool2d::mode, std::array{"max", "average", "global_average"});
   v.window("kernel", &Pool2d::kernel), v.window("stride", &Pool2d::stride), v.extent("padding", &Pool2d::padding);
 }
-template <class V>
-void visit_fields(V& v, KindTag<BatchNorm>) {
+void visit_fields(auto& v, KindTag<BatchNorm>) {
   v.size("features", &BatchNorm::features);
   v.number("momentum", &BatchNorm::momentum, 0, 1), v.number("epsilon", &BatchNorm::epsilon, 0, 1);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Upsample>) {
-  v.window("factor", &Upsample::factor);
-}
-template <class V>
-void visit_fields(V& v, KindTag<InstanceNorm>) {
+void visit_fields(auto& v, KindTag<Upsample>) { v.window("factor", &Upsample::factor); }
+void visit_fields(auto& v, KindTag<InstanceNorm>) {
   v.size("features", &InstanceNorm::features), v.number("epsilon", &InstanceNorm::epsilon, 0, 1);
 }
-template <class V>
-void visit_fields(V& v, KindTag<LayerNorm>) {
+void visit_fields(auto& v, KindTag<LayerNorm>) {
   v.size("features", &LayerNorm::features), v.number("epsilon", &LayerNorm::epsilon, 0, 1);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Activation>) {
-  v.choice("function", &Activation::kind, kActivationNames);
-}
-template <class V>
-void visit_fields(V& v, KindTag<Dropout>) {
+void visit_fields(auto& v, KindTag<Activation>) { v.choice("function", &Activation::kind, kActivationNames); }
+void visit_fields(auto& v, KindTag<Dropout>) {
   v.number("probability", &Dropout::probability, 0, 1), v.flag("channels", &Dropout::channels);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Embedding>) {
+void visit_fields(auto& v, KindTag<Embedding>) {
   v.size("vocabulary", &Embedding::vocabulary), v.size("width", &Embedding::width);
 }
-template <class V>
-void visit_fields(V& v, KindTag<PositionEmbedding>) {
+void visit_fields(auto& v, KindTag<PositionEmbedding>) {
   v.size("steps", &PositionEmbedding::steps), v.size("width", &PositionEmbedding::width);
   v.number("deviation", &PositionEmbedding::deviation, 0, 1e6);
 }
-template <class V>
-void visit_fields(V& v, KindTag<PatchEmbedding>) {
+void visit_fields(auto& v, KindTag<PatchEmbedding>) {
   v.size("channels", &PatchEmbedding::channels), v.window("patch", &PatchEmbedding::patch);
   v.size("width", &PatchEmbedding::width);
 }
-template <class V>
-void visit_fields(V& v, KindTag<ClassToken>) {
-  v.size("width", &ClassToken::width);
-}
-template <class V>
-void visit_fields(V& v, KindTag<LstmCell>) {
-  v.size("in", &LstmCell::in), v.size("hidden", &LstmCell::hidden);
-}
-template <class V>
-void visit_fields(V& v, KindTag<Lstm>) {
+void visit_fields(auto& v, KindTag<ClassToken>) { v.size("width", &ClassToken::width); }
+void visit_fields(auto& v, KindTag<LstmCell>) { v.size("in", &LstmCell::in), v.size("hidden", &LstmCell::hidden); }
+void visit_fields(auto& v, KindTag<Lstm>) {
   v.size("in", &Lstm::in), v.size("hidden", &Lstm::hidden), v.flag("reverse", &Lstm::reverse);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Attention>) {
+void visit_fields(auto& v, KindTag<Attention>) {
   v.size("width", &Attention::width), v.size("heads", &Attention::heads), v.flag("causal", &Attention::causal);
   v.number("rotary", &Attention::rotary, 0, 1e12), v.extent("inner", &Attention::inner);
   v.extent("kv_heads", &Attention::kv_heads), v.flag("qkv_bias", &Attention::qkv_bias);
   v.flag("proj_bias", &Attention::proj_bias);
 }
-template <class V>
-void visit_fields(V& v, KindTag<CrossAttention>) {
+void visit_fields(auto& v, KindTag<CrossAttention>) {
   v.size("width", &CrossAttention::width), v.size("memory", &CrossAttention::memory);
   v.size("heads", &CrossAttention::heads), v.extent("inner", &CrossAttention::inner);
   v.flag("bias", &CrossAttention::bias);
 }
-template <class V>
-void visit_fields(V& v, KindTag<RelativeAttention>) {
+void visit_fields(auto& v, KindTag<RelativeAttention>) {
   v.size("width", &RelativeAttention::width), v.size("heads", &RelativeAttention::heads);
   v.extent("inner", &RelativeAttention::inner);
 }
-template <class V>
-void visit_fields(V& v, KindTag<Experts>) {
+void visit_fields(auto& v, KindTag<Experts>) {
   v.size("features", &Experts::features), v.size("hidden", &Experts::hidden), v.size("experts", &Experts::experts);
   v.size("top_k", &Experts::top_k), v.flag("gated", &Experts::gated);
   v.choice("function", &Experts::activation, kActivationNames), v.number("capacity", &Experts::capacity, 0, 1e3);
 }
-template <class V>
-void visit_fields(V& v, KindTag<SequencePool>) {
+void visit_fields(auto& v, KindTag<SequencePool>) {
   v.choice("mode", &SequencePool::mode, std::array{"mean", "last", "first"});
 }
-template <class V>
-void visit_fields(V& v, KindTag<Concat>) {
-  v.extent("axis", &Concat::axis);
-}
-template <class V>
-void visit_fields(V& v, KindTag<Module>) {
+void visit_fields(auto& v, KindTag<Concat>) { v.extent("axis", &Concat::axis); }
+void visit_fields(auto& v, KindTag<Module>) {
   v.text("file", &Module::file), v.text("digest", &Module::digest), v.bytes("bytes", &Module::bytes);
   v.shape("output", &Module::output), v.shapes("weights", &Module::weights), v.shapes("buffers", &Module::buffers);
   v.counts("random", &Module::random, 1), v.counts("token_inputs", &Module::token_inputs, 0);
@@ -147,18 +113,12 @@ void visit_fields(V& v, KindTag<Module>) {
   v.bytes("weight_stash", &Module::weight_stash);
   v.bytes("weight_stash_per_microbatch", &Module::weight_stash_per_microbatch);
 }
-template <class V>
-void visit_fields(V&, KindTag<Add>) {}
-template <class V>
-void visit_fields(V&, KindTag<Multiply>) {}
-template <class V>
-void visit_fields(V&, KindTag<Flatten>) {}
-template <class V>
-void visit_fields(V&, KindTag<CrossEntropyLoss>) {}
-template <class V>
-void visit_fields(V&, KindTag<MseLoss>) {}
-template <class V>
-void visit_fields(V&, KindTag<BinaryCrossEntropyLoss>) {}
+void visit_fields(auto&, KindTag<Add>) {}
+void visit_fields(auto&, KindTag<Multiply>) {}
+void visit_fields(auto&, KindTag<Flatten>) {}
+void visit_fields(auto&, KindTag<CrossEntropyLoss>) {}
+void visit_fields(auto&, KindTag<MseLoss>) {}
+void visit_fields(auto&, KindTag<BinaryCrossEntropyLoss>) {}
 
 // Calls `use` with a tag of every kind of LayerKind, in its order.
 template <class Use>

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 
 namespace sluice {
 namespace {
@@ -27,6 +28,10 @@ void require_last(const LayerSpec& layer, const Shape& x, std::int64_t width) {
 
 void require_image(const LayerSpec& layer, const Shape& x) {
   if (x.size() != 3) fail(layer, "expects [channels, height, width], the input is " + to_text(x));
+}
+
+void require_first(const LayerSpec& layer, const Shape& x, std::int64_t size, const char* what) {
+  if (x[0] != size) fail(layer, "expects " + std::to_string(size) + " " + what + ", the input is " + to_text(x));
 }
 
 std::int64_t window_output(const LayerSpec& layer, std::int64_t size, std::int64_t kernel, std::int64_t stride,
@@ -68,7 +73,7 @@ struct OutputShape {
     const Shape& x = in[0];
     require_positive(layer, k.out, "out");
     require_image(layer, x);
-    if (!(x[0] == k.in)) fail(layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    require_first(layer, x, k.in, "channels");
     if (!(k.groups > 0 && k.in % k.groups == 0 && k.out % k.groups == 0))
       fail(layer, std::to_string(k.groups) + " groups do not divide " + std::to_string(k.in) + " channels in and " +
                       std::to_string(k.out) + " out");
@@ -82,7 +87,7 @@ struct OutputShape {
     require_positive(layer, k.stride, "stride");
     if (!(k.padding >= 0)) fail(layer, "padding must not be negative");
     require_image(layer, x);
-    if (!(x[0] == k.in)) fail(layer, "expects " + std::to_string(k.in) + " channels, the input is " + to_text(x));
+    require_first(layer, x, k.in, "channels");
     const auto size = [&](std::int64_t n) {
       const std::int64_t made = (n - 1) * k.stride - 2 * k.padding + k.kernel;
       if (!(made > 0)) fail(layer, "empty output: a padding of " + std::to_string(k.padding) + " takes all of it away");
@@ -107,8 +112,7 @@ struct OutputShape {
   Shape operator()(const InstanceNorm& k) const {
     const Shape& x = in[0];
     require_image(layer, x);
-    if (!(x[0] == k.features))
-      fail(layer, "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    require_first(layer, x, k.features, "features");
     if (!(x[1] * x[2] > 1)) fail(layer, "has one element a feature, " + to_text(x) + ", which is its own mean");
     return x;
   }
@@ -116,8 +120,7 @@ struct OutputShape {
     const Shape& x = in[0];
     if (!(x.size() == 1 || x.size() == 3))
       fail(layer, "expects [features] or [features, height, width], the input is " + to_text(x));
-    if (!(x[0] == k.features))
-      fail(layer, "expects " + std::to_string(k.features) + " features, the input is " + to_text(x));
+    require_first(layer, x, k.features, "features");
     return x;
   }
   Shape operator()(const LayerNorm& k) const {
@@ -153,8 +156,7 @@ struct OutputShape {
     require_positive(layer, k.width, "width");
     require_positive(layer, k.patch, "patch");
     require_image(layer, x);
-    if (!(x[0] == k.channels))
-      fail(layer, "expects " + std::to_string(k.channels) + " channels, the input is " + to_text(x));
+    require_first(layer, x, k.channels, "channels");
     if (!(x[1] % k.patch == 0 && x[2] % k.patch == 0))
       fail(layer, "patches of " + std::to_string(k.patch) + " do not divide the input " + to_text(x));
     return {x[1] / k.patch * (x[2] / k.patch), k.width};
@@ -266,39 +268,6 @@ struct OutputShape {
   }
   Shape operator()(const MseLoss&) const { return {}; }
   Shape operator()(const BinaryCrossEntropyLoss&) const { return {}; }
-};
-
-struct KindName {
-  const char* operator()(const Linear&) const { return "Linear"; }
-  const char* operator()(const Conv2d&) const { return "Conv2d"; }
-  const char* operator()(const ConvTranspose2d&) const { return "ConvTranspose2d"; }
-  const char* operator()(const Pool2d&) const { return "Pool2d"; }
-  const char* operator()(const Upsample&) const { return "Upsample"; }
-  const char* operator()(const BatchNorm&) const { return "BatchNorm"; }
-  const char* operator()(const InstanceNorm&) const { return "InstanceNorm"; }
-  const char* operator()(const LayerNorm&) const { return "LayerNorm"; }
-  const char* operator()(const RmsNorm&) const { return "RmsNorm"; }
-  const char* operator()(const Activation&) const { return "Activation"; }
-  const char* operator()(const Dropout&) const { return "Dropout"; }
-  const char* operator()(const Embedding&) const { return "Embedding"; }
-  const char* operator()(const PositionEmbedding&) const { return "PositionEmbedding"; }
-  const char* operator()(const PatchEmbedding&) const { return "PatchEmbedding"; }
-  const char* operator()(const ClassToken&) const { return "ClassToken"; }
-  const char* operator()(const LstmCell&) const { return "LstmCell"; }
-  const char* operator()(const Lstm&) const { return "Lstm"; }
-  const char* operator()(const Attention&) const { return "Attention"; }
-  const char* operator()(const CrossAttention&) const { return "CrossAttention"; }
-  const char* operator()(const RelativeAttention&) const { return "RelativeAttention"; }
-  const char* operator()(const Experts&) const { return "Experts"; }
-  const char* operator()(const SequencePool&) const { return "SequencePool"; }
-  const char* operator()(const Add&) const { return "Add"; }
-  const char* operator()(const Multiply&) const { return "Multiply"; }
-  const char* operator()(const Concat&) const { return "Concat"; }
-  const char* operator()(const Flatten&) const { return "Flatten"; }
-  const char* operator()(const Module&) const { return "Module"; }
-  const char* operator()(const CrossEntropyLoss&) const { return "CrossEntropyLoss"; }
-  const char* operator()(const MseLoss&) const { return "MseLoss"; }
-  const char* operator()(const BinaryCrossEntropyLoss&) const { return "BinaryCrossEntropyLoss"; }
 };
 
 using Init = ParameterSpec::Init;
@@ -431,7 +400,15 @@ std::string to_text(const Shape& shape) {
   return text + "]";
 }
 
-std::string kind_name(const LayerKind& kind) { return std::visit(KindName{}, kind); }
+std::string kind_name(const LayerKind& kind) {
+  static const std::vector<std::string> in_its_order = split(
+      "Linear Conv2d ConvTranspose2d Pool2d Upsample BatchNorm InstanceNorm LayerNorm RmsNorm Activation Dropout "
+      "Embedding PositionEmbedding PatchEmbedding ClassToken LstmCell Lstm Attention CrossAttention "
+      "RelativeAttention Experts SequencePool Add Multiply Concat Flatten Module CrossEntropyLoss MseLoss "
+      "BinaryCrossEntropyLoss",
+      " ");
+  return in_its_order.at(kind.index());
+}
 
 bool is_loss(const LayerKind& kind) { return std::holds_alternative<CrossEntropyLoss>(kind) || has_dense_target(kind); }
 
