@@ -289,31 +289,19 @@ class MemoryOfRank {
     if (program_.offloads && reads_stash(i.opcode)) leave_host(i);
     switch (i.opcode) {
       case Opcode::backward:
+      case Opcode::input_gradient: {
+        // W is an op of its own, or waits for the product of a batch.
+        const bool is_whole = i.opcode == Opcode::backward, later = !is_whole || stage.batched_microbatches > 0;
         --in_flight_;
-        data_ -= stage.interface.data_until_weight_gradient;
-        if (stage.batched_microbatches > 0) {
-          now_.activations += stage.weight_stash - stage.stash;
-          leave_key_value_gradients(i);
-          drop_key_value_gradients(i);
-          release_interface(stage, i.micro, true, false);
-          pending_[i.stage].push_back(i.micro);
-          note(k);  // what waits for the product may be more than the stash was
-          break;
-        }
-        now_.activations -= stage.stash;
+        if (is_whole) data_ -= stage.interface.data_until_weight_gradient;
+        now_.activations += (later ? stage.weight_stash : Bytes(0)) - stage.stash;
         leave_key_value_gradients(i);
         drop_key_value_gradients(i);
-        release_interface(stage, i.micro, true, true);
-        if (program_.sequence_chunks > 1) note(k);
+        release_interface(stage, i.micro, true, !later);
+        if (is_whole && later) pending_[i.stage].push_back(i.micro);
+        if (later || program_.sequence_chunks > 1) note(k);  // what is left may be more than the stash was
         break;
-      case Opcode::input_gradient:
-        now_.activations += stage.weight_stash - stage.stash;
-        leave_key_value_gradients(i);
-        drop_key_value_gradients(i);
-        release_interface(stage, i.micro, true, false);
-        --in_flight_;
-        note(k);
-        break;
+      }
       case Opcode::weight_gradient:
         if (!weight_gradients_only_.contains(i.stage)) data_ -= stage.interface.data_until_weight_gradient;
         if (stage.batched_microbatches > 0) {
