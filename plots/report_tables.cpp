@@ -104,27 +104,12 @@ void flatten(const Json& value, const std::string& name, std::map<std::string, s
 }  // namespace
 
 std::string escape_html(const std::string& text) {
+  static const std::map<char, std::string> escapes = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string result;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      default:
-        result += c;
-    }
+    const auto escape = escapes.find(c);
+    result += escape == escapes.end() ? std::string(1, c) : escape->second;
   }
   return result;
 }

@@ -112,21 +112,9 @@ ComparisonPicture read_comparison_picture(JsonReader in) {
 
 std::string heading_of(ValidationTable::By by) {
   using By = ValidationTable::By;
-  switch (by) {
-    case By::all:
-      return "compared";
-    case By::system:
-      return "system";
-    case By::workload:
-      return "workload";
-    case By::micro_batch:
-      return "samples in a micro-batch";
-    case By::transport:
-      return "transport";
-    case By::cases:
-      return "case";
-  }
-  return "";
+  if (by == By::all) return "compared";
+  if (by == By::cases) return "case";
+  return by == By::micro_batch ? "samples in a micro-batch" : choice_name(by);
 }
 
 std::vector<std::string> columns_of(ValidationTable::By by) {

@@ -53,33 +53,13 @@ std::string markdown_text(std::string_view text) {
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     const bool in_word = i > 0 && i + 1 < line.size() && is_word(line[i - 1]) && is_word(line[i + 1]);
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      case '\\':
-      case '`':
-      case '*':
-      case '[':
-      case ']':
-      case '|':
-        result += std::string("\\") + c;
-        break;
-      case '_':
-        result += in_word ? "_" : "\\_";
-        break;
-      case '~':
-        result += strikes ? "\\~" : "~";
-        break;
-      default:
-        result += c;
+    if (c == '<' || c == '>' || c == '&') {
+      result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;";
+      continue;
     }
+    const bool is_mark = std::string_view("\\`*[]|").find(c) != std::string_view::npos;
+    if (is_mark || (c == '_' && !in_word) || (c == '~' && strikes)) result += '\\';
+    result += c;
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -19,33 +20,21 @@
 namespace sluice {
 
 std::string errno_text(int error) {
-  switch (error) {
-    case ENOENT:
-      return "no such file";
-    case ENOTDIR:
-      return "no such file: a part of its path is not a folder";
-    case EISDIR:
-      return "is a folder";
-    case EACCES:
-    case EPERM:
-      return "no permission";
-    case EROFS:
-      return "the folder can only be read";
-    case ENAMETOOLONG:
-      return "the name is too long";
-    case ELOOP:
-      return "links that lead in a circle";
-    case ENOSPC:
-    case EDQUOT:
-      return "the disk is full";
-    case EFBIG:
-      return "larger than a file may be here (ulimit -f)";
-    case EMFILE:
-    case ENFILE:
-      return "too many open files (ulimit -n)";
-    default:
-      return std::system_category().message(error);
-  }
+  static const std::map<int, const char*> texts = {{ENOENT, "no such file"},
+                                                   {ENOTDIR, "no such file: a part of its path is not a folder"},
+                                                   {EISDIR, "is a folder"},
+                                                   {EACCES, "no permission"},
+                                                   {EPERM, "no permission"},
+                                                   {EROFS, "the folder can only be read"},
+                                                   {ENAMETOOLONG, "the name is too long"},
+                                                   {ELOOP, "links that lead in a circle"},
+                                                   {ENOSPC, "the disk is full"},
+                                                   {EDQUOT, "the disk is full"},
+                                                   {EFBIG, "larger than a file may be here (ulimit -f)"},
+                                                   {EMFILE, "too many open files (ulimit -n)"},
+                                                   {ENFILE, "too many open files (ulimit -n)"}};
+  const auto text = texts.find(error);
+  return text == texts.end() ? std::system_category().message(error) : text->second;
 }
 
 namespace {

@@ -6,14 +6,19 @@
 
 namespace sluice {
 
+// Written by a ByteWriter, read by a ByteReader.
+static void numbers(auto& bytes, auto& result) {
+  bytes.list(result.update_end);
+  bytes.list(result.micro_batches.entered);
+  bytes.list(result.micro_batches.left);
+  bytes.list(result.trace);
+  bytes.value(result.steps);
+  bytes.value(result.end);
+}
+
 static std::string write(const RankResult& result, const RunOutcome& outcome) {
   ByteWriter out;
-  out.list(result.update_end);
-  out.list(result.micro_batches.entered);
-  out.list(result.micro_batches.left);
-  out.list(result.trace);
-  out.value(result.steps);
-  out.value(result.end);
+  numbers(out, result);
   out.value(outcome.failure.has_value());
   if (outcome.failure) {
     out.value(outcome.failure->kind);
@@ -27,12 +32,7 @@ static std::string write(const RankResult& result, const RunOutcome& outcome) {
 
 static RunOutcome read(const std::string& bytes, RankResult& result) {
   ByteReader in(bytes);
-  in.list(result.update_end);
-  in.list(result.micro_batches.entered);
-  in.list(result.micro_batches.left);
-  in.list(result.trace);
-  in.value(result.steps);
-  in.value(result.end);
+  numbers(in, result);
   RunOutcome outcome;
   if (in.value<bool>()) {
     const auto kind = in.value<RunStopped::Kind>();
