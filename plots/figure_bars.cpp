@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "plots/chart_template.h"
 #include "plots/figure_frame.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"
@@ -13,14 +14,6 @@
 
 namespace sluice {
 namespace {
-
-// From the smallest to the largest of the seeds, in a white outline that sets them off from dark bars.
-void add_whiskers(Json& layers, const Json& values, const Json& encoding) {
-  for (const auto& [width, color] : {std::pair(2.4, "white"), std::pair(0.8, "#111")})
-    layers.push_back({{"data", {{"values", values}}},
-                      {"mark", {{"type", "rule"}, {"strokeWidth", width}, {"color", color}}},
-                      {"encoding", encoding}});
-}
 
 struct Measure {
   const char* field;
@@ -85,21 +78,11 @@ Json lying_bars(const std::vector<FigureRow>& rows, const Measure& measure, cons
       whiskers.push_back(
           {{"label", row.label}, {"value", value->min / measure.divisor}, {"high", value->max / measure.divisor}});
   }
-  const Json x = encoding("value", axis);
-  const Json y = {{"field", "label"},
-                  {"type", "nominal"},
-                  {"scale", {{"domain", order}}},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"domain", false}}}};
-  const Json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
-  Json layers = Json::array();
-  layers.push_back({{"data", {{"values", bars}}},
-                    {"mark", {{"type", "bar"}, {"height", {{"band", 0.72}}}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"color", color}}}});
-  add_whiskers(layers, whiskers, {{"x", x}, {"x2", {{"field", "high"}}}, {"y", y}});
-  layers.push_back({{"data", {{"values", texts}}},
-                    {"mark", {{"type", "text"}, {"align", "left"}, {"dx", 2.5}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", color}}}});
-  return frame.spec(std::move(layers));
+  return frame.spec(filled_chart("figure_bars", {{"axis", encoding("value", axis)},
+                                                 {"order", std::move(order)},
+                                                 {"bars", std::move(bars)},
+                                                 {"whiskers", std::move(whiskers)},
+                                                 {"texts", std::move(texts)}})["layer"]);
 }
 
 // What tells an experiment from the others of the figure: "4 ranks", or the title of its workload, or both.
@@ -153,25 +136,13 @@ Json standing_bars(std::span<const Comparison> all, const Measure& measure, cons
   double widest = 0;
   for (const std::string& group : groups) widest = std::max(widest, text_width(group, font));
   if (widest + font > frame.plot_width() / static_cast<double>(groups.size())) only_comparison(all, options);
-  Json order = Json::array(), labels = Json::array();
-  for (const std::string& group : groups) order.push_back(group);
+  Json labels = Json::array();
   for (const FigureRow& row : legend) labels.push_back(row.label);
-  const Json x = {{"field", "group"},
-                  {"type", "nominal"},
-                  {"scale", {{"domain", order}, {"paddingInner", 0.2}, {"paddingOuter", 0.1}}},
-                  {"axis", {{"title", nullptr}, {"ticks", false}, {"labelAngle", 0}}}};
-  const Json offset = {{"field", "label"}, {"type", "nominal"}, {"scale", {{"domain", labels}}}};
-  const Json y = encoding("value", axis);
-  Json layers = Json::array();
-  layers.push_back({{"data", {{"values", bars}}},
-                    {"mark", {{"type", "bar"}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"xOffset", offset},
-                      {"y", y},
-                      {"color", {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
-  add_whiskers(layers, whiskers, {{"x", x}, {"xOffset", offset}, {"y", y}, {"y2", {{"field", "high"}}}});
-  return frame.spec(std::move(layers));
+  return frame.spec(filled_chart("figure_groups", {{"axis", encoding("value", axis)},
+                                                   {"groups", groups},
+                                                   {"labels", std::move(labels)},
+                                                   {"bars", std::move(bars)},
+                                                   {"whiskers", std::move(whiskers)}})["layer"]);
 }
 
 }  // namespace

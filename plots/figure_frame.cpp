@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "plots/chart_template.h"
 #include "plots/style.h"
 #include "results/comparison_rows.h"
 #include "results/fields.h"
@@ -219,73 +220,39 @@ FigureFrame::FigureFrame(const FigureOptions& options, double left, double below
 }
 
 Json FigureFrame::spec(Json layers) const {
-  const double font = options_.font_size;
+  const double font = options_.font_size, line = 1.35 * font;
   const double first = height_ + below_ + 0.6 * font;  // the middle of the legend's first line
-  const double sample = mark_ == LegendMark::line ? 2.4 * font : 0.8 * font;
+  const bool lines = mark_ == LegendMark::line, squares = mark_ == LegendMark::square;
+  const double sample = lines ? 2.4 * font : 0.8 * font;
+  Json drawn = Json::array(), legend = Json::array();
+  for (Json& layer : layers) drawn.push_back({{"layer", std::move(layer)}});
   for (const Json& entry : legend_) {
-    const double y = first + entry["line"].get<double>() * 1.35 * font, x = entry["at"].get<double>();
-    const Json color = entry["color"];
-    if (mark_ == LegendMark::line) {
-      Json line = {{"type", "rule"}, {"color", color}, {"strokeWidth", 1.2}};
-      if (!entry["dash"].empty()) line["strokeDash"] = entry["dash"];
-      layers.push_back(single_mark(std::move(line),
-                                   {{"x", {{"value", x}}}, {"x2", {{"value", x + sample}}}, {"y", {{"value", y}}}}));
-    }
-    layers.push_back(single_mark({{"type", "point"},
-                                  {"filled", true},
-                                  {"opacity", 1},
-                                  {"x", x + sample / 2},
-                                  {"y", y},
-                                  {"size", std::pow((mark_ == LegendMark::square ? 0.8 : 0.65) * font, 2)},
-                                  {"shape", mark_ == LegendMark::square ? Json("square") : entry["shape"]},
-                                  {"color", color}}));
-    layers.push_back(single_mark({{"type", "text"},
-                                  {"align", "left"},
-                                  {"baseline", "middle"},
-                                  {"lineHeight", 1.35 * font},
-                                  {"x", x + sample + kGap},
-                                  {"y", y},
-                                  {"text", entry["label"]}}));
+    const double at = entry["at"].get<double>();
+    legend.push_back({{"y", first + entry["line"].get<double>() * line},
+                      {"line_begin", at},
+                      {"line_end", lines ? Json(at + sample) : Json()},
+                      {"mark", at + sample / 2},
+                      {"text_begin", at + sample + kGap},
+                      {"color", entry["color"]},
+                      {"dash", entry["dash"].empty() ? Json() : entry["dash"]},
+                      {"shape", squares ? Json("square") : entry["shape"]},
+                      {"label", entry["label"]}});
   }
-  if (!options_.title.empty())
-    layers.push_back(single_mark({{"type", "text"},
-                                  {"align", "center"},
-                                  {"baseline", "top"},
-                                  {"x", options_.width / 2 - left_},
-                                  {"y", -top_ + 1},
-                                  {"text", options_.title}}));
-  Json spec;
-  spec["$schema"] = "https://vega.github.io/schema/vega-lite/v5.json";
-  spec["background"] = "white";
-  spec["width"] = width_;
-  spec["height"] = height_;
-  spec["autosize"] = {{"type", "none"}};
-  spec["padding"] = {{"left", left_},
-                     {"right", options_.width - left_ - width_},
-                     {"top", top_},
-                     {"bottom", below_ + legend_rows_ * 1.35 * font + 1}};
-  spec["layer"] = std::move(layers);
-  spec["config"] = {{"font", "Helvetica, Arial, sans-serif"},
-                    {"view", {{"stroke", nullptr}}},
-                    {"axis",
-                     {{"labelFontSize", font},
-                      {"titleFontSize", font},
-                      {"titleFontWeight", "normal"},
-                      {"titlePadding", 0.4 * font},
-                      {"labelPadding", 2},
-                      {"tickSize", 2.5},
-                      {"gridColor", "#e4e4e4"},
-                      {"gridWidth", 0.5},
-                      {"domainColor", "#444"},
-                      {"domainWidth", 0.5},
-                      {"tickColor", "#444"},
-                      {"tickWidth", 0.5},
-                      {"labelFlush", false},
-                      {"labelOverlap", false},
-                      {"labelLimit", 0},
-                      {"titleLimit", 0}}},
-                    {"text", {{"fontSize", font}, {"color", "#111"}, {"limit", 0}}}};
-  return spec;
+  return filled_chart("figure_frame", {{"layers", std::move(drawn)},
+                                       {"legend", std::move(legend)},
+                                       {"line_height", line},
+                                       {"size", std::pow((squares ? 0.8 : 0.65) * font, 2)},
+                                       {"title", options_.title.empty() ? Json() : Json(options_.title)},
+                                       {"title_x", options_.width / 2 - left_},
+                                       {"title_y", -top_ + 1},
+                                       {"font", font},
+                                       {"title_padding", 0.4 * font},
+                                       {"width", width_},
+                                       {"height", height_},
+                                       {"left", left_},
+                                       {"right", options_.width - left_ - width_},
+                                       {"top", top_},
+                                       {"bottom", below_ + legend_rows_ * line + 1}});
 }
 
 Json figure_spec(std::span<const Record> records, const FigureOptions& options) {

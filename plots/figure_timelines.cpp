@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "plots/chart_template.h"
 #include "plots/figure_frame.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
@@ -63,11 +64,6 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
   const double end = longest / scale.divisor;
   FigureAxis x_axis{"time (" + scale.unit + ")", 0, end,
                     round_ticks(0, end, static_cast<int>(frame.plot_width() / (6 * font))), false};
-  const Json x = encoding("start", x_axis);
-  const Json y = {{"field", "top"},
-                  {"type", "quantitative"},
-                  {"scale", {{"domain", Json::array({0, lines})}, {"reverse", true}, {"nice", false}}},
-                  {"axis", nullptr}};
   Json idle = Json::array(), ops = Json::array(), texts = Json::array(), ranks = Json::array();
   Json layers = Json::array();
   double top = 0;
@@ -122,17 +118,12 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
                                 {"x", -text_width(std::to_string(max_ranks - 1), font) - 5},
                                 {"y", frame.plot_height() / 2},
                                 {"text", "rank"}}));
-  const Json x2 = {{"field", "end"}}, y2 = {{"field", "bottom"}};
-  const Json color = {{"field", "color"}, {"type", "nominal"}, {"scale", nullptr}};
-  layers.push_back({{"data", {{"values", std::move(idle)}}},
-                    {"mark", {{"type", "rect"}, {"color", "#ececec"}}},
-                    {"encoding", {{"x", x}, {"x2", x2}, {"y", y}, {"y2", y2}}}});
-  layers.push_back({{"data", {{"values", std::move(ops)}}},
-                    {"mark", {{"type", "rect"}, {"stroke", "white"}, {"strokeWidth", 0.3}}},
-                    {"encoding", {{"x", x}, {"x2", x2}, {"y", y}, {"y2", y2}, {"color", color}}}});
-  layers.push_back({{"data", {{"values", std::move(texts)}}},
-                    {"mark", {{"type", "text"}, {"baseline", "middle"}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"text", {{"field", "text"}}}, {"color", color}}}});
+  const Json drawn = filled_chart("figure_timelines", {{"axis", encoding("start", x_axis)},
+                                                       {"rows", Json::array({0, lines})},
+                                                       {"idle", std::move(idle)},
+                                                       {"ops", std::move(ops)},
+                                                       {"texts", std::move(texts)}});
+  for (const Json& layer : drawn["layer"]) layers.push_back(layer);
   return frame.spec(std::move(layers));
 }
 
