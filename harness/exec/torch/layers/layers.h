@@ -76,10 +76,16 @@ at::Tensor stacked(std::span<LayerStash* const> stashes, std::size_t position);
 
 void clear(std::span<LayerStash* const> stashes);
 
-// Base of the layers without weights, which have nothing to do in W.
+// Base of the layers without weights, which have nothing to do in W and keep nothing after I.
 class WeightlessLayer : public Layer {
  public:
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) final;
   void weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor> gradients) override;
+
+ protected:
+  // Of one input that needs it.
+  virtual at::Tensor gradient(const at::Tensor& dy, std::size_t input, LayerStash& stash) = 0;
 };
 
 // The attention core on [batch, heads, steps, head width]: CPU tensors use torch's flash kernel, others the same

@@ -89,14 +89,6 @@ class ActivationLayer final : public WeightlessLayer {
     return y;
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) dx[0] = derivative(dy, stash.kept[0]);
-    stash.kept.clear();
-    return dx;
-  }
-
  private:
   at::Tensor apply(const at::Tensor& x, bool in_place) const {
     at::Tensor over = x;
@@ -119,7 +111,8 @@ class ActivationLayer final : public WeightlessLayer {
     return at::gelu(x);
   }
 
-  at::Tensor derivative(const at::Tensor& dy, const at::Tensor& kept) const {
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    const at::Tensor& kept = stash.kept[0];
     const bool in_place = is_sole_owner(dy) && dy.is_non_overlapping_and_dense();
     at::Tensor dx = in_place ? dy : at::Tensor();
     switch (kind_) {
@@ -180,15 +173,11 @@ class DropoutLayer final : public WeightlessLayer {
     return y;
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) dx[0] = at::mul(dy, stash.kept[0]).mul_(1 / (1 - probability_));
-    stash.kept.clear();
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    return at::mul(dy, stash.kept[0]).mul_(1 / (1 - probability_));
   }
 
- private:
   double probability_;
   bool channels_;
   int index_, parts_, part_;

@@ -75,16 +75,8 @@ class PoolLayer final : public WeightlessLayer {
     return y;
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) dx[0] = gradient(dy, stash);
-    stash.kept.clear();
-    return dx;
-  }
-
  private:
-  at::Tensor gradient(const at::Tensor& dy, const LayerStash& stash) const {
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
     const std::array<std::int64_t, 4> shape{dy.size(0), image_[0], image_[1], image_[2]};
     if (spec_.mode == Pool2d::Mode::global_average) {
       const auto area = static_cast<double>(image_[1] * image_[2]);
@@ -117,17 +109,13 @@ class UpsampleLayer final : public WeightlessLayer {
     return at::upsample_nearest2d(x, at::IntArrayRef({x.size(2) * factor_, x.size(3) * factor_}));
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash&) override {
-    std::vector<at::Tensor> dx(1);
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override {
     const std::int64_t height = dy.size(2), width = dy.size(3);
-    if (needs_input[0])
-      dx[0] = at::upsample_nearest2d_backward(dy, {height, width},
-                                              {dy.size(0), dy.size(1), height / factor_, width / factor_});
-    return dx;
+    return at::upsample_nearest2d_backward(dy, {height, width},
+                                           {dy.size(0), dy.size(1), height / factor_, width / factor_});
   }
 
- private:
   std::int64_t factor_;
 };
 
@@ -144,19 +132,14 @@ class InstanceNormLayer final : public WeightlessLayer {
     return y.view(in[0].sizes());
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0])
-      dx[0] = std::get<0>(at::native_batch_norm_backward(as_one_sample(dy), as_one_sample(stash.kept[0]), {}, {}, {},
-                                                         stash.kept[1], stash.kept[2], /*train=*/true, epsilon_,
-                                                         {true, false, false}))
-                  .view(dy.sizes());
-    stash.kept.clear();
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    return std::get<0>(at::native_batch_norm_backward(as_one_sample(dy), as_one_sample(stash.kept[0]), {}, {}, {},
+                                                      stash.kept[1], stash.kept[2], /*train=*/true, epsilon_,
+                                                      {true, false, false}))
+        .view(dy.sizes());
   }
 
- private:
   static at::Tensor as_one_sample(const at::Tensor& x) {
     return x.reshape({1, x.size(0) * x.size(1), x.size(2), x.size(3)});
   }

@@ -1,6 +1,8 @@
 // Layers with several inputs (sum, concatenation), the flattening view, and the losses that end a model.
 #include <ATen/core/Reduction.h>
 
+#include <numeric>
+
 #include "harness/exec/torch/layers/layers.h"
 
 namespace sluice {
@@ -17,14 +19,8 @@ class AddLayer final : public WeightlessLayer {
     return y;
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash&) override {
-    std::vector<at::Tensor> dx(needs_input.size());
-    for (std::size_t i = 0; i < dx.size(); ++i) {
-      if (needs_input[i]) dx[i] = dy;
-    }
-    return dx;
-  }
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override { return dy; }
 };
 
 class MultiplyLayer final : public WeightlessLayer {
@@ -35,13 +31,9 @@ class MultiplyLayer final : public WeightlessLayer {
     return at::mul(in[0], in[1]);
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(2);
-    for (std::size_t i = 0; i < 2; ++i)
-      if (needs_input[i]) dx[i] = at::mul(dy, stash.kept[1 - i]);
-    stash.kept.clear();
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t input, LayerStash& stash) override {
+    return at::mul(dy, stash.kept[1 - input]);
   }
 };
 
@@ -58,20 +50,14 @@ class ConcatLayer final : public WeightlessLayer {
     return at::cat(at::TensorList(in.data(), in.size()), dimension_);
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash&) override {
-    std::vector<at::Tensor> dx(needs_input.size());
-    std::int64_t start = 0;
-    for (std::size_t i = 0; i < dx.size(); start += widths_[i++]) {
-      // A copy: a slice would keep the whole gradient alive until the last weight gradient.
-      if (needs_input[i]) {
-        dx[i] = dy.narrow(dimension_, start, widths_[i]).clone(at::MemoryFormat::Contiguous);
-      }
-    }
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t input, LayerStash&) override {
+    const std::int64_t start =
+        std::accumulate(widths_.begin(), widths_.begin() + static_cast<std::ptrdiff_t>(input), std::int64_t{0});
+    // A copy: a slice would keep the whole gradient alive until the last weight gradient.
+    return dy.narrow(dimension_, start, widths_[input]).clone(at::MemoryFormat::Contiguous);
   }
 
- private:
   std::int64_t dimension_;
   std::vector<std::int64_t> widths_;
 };
@@ -85,14 +71,9 @@ class FlattenLayer final : public WeightlessLayer {
     return in[0].reshape({in[0].size(0), -1});
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash&) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) dx[0] = dy.reshape(shape_);
-    return dx;
-  }
-
  private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override { return dy.reshape(shape_); }
+
   std::vector<std::int64_t> shape_;  // of the input, batch dimension first
 };
 
@@ -110,20 +91,14 @@ class ClassLossLayer final : public WeightlessLayer {
     return sum;
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) {
-      const at::Tensor& log_p = stash.kept[0];
-      const at::Tensor d_log_p =
-          at::nll_loss_backward(dy / log_p.size(0), log_p, stash.kept[1], {}, at::Reduction::Sum, kIgnored, weight_);
-      dx[0] = at::_log_softmax_backward_data(d_log_p, log_p, 1, log_p.scalar_type());
-    }
-    stash.kept.clear();
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    const at::Tensor& log_p = stash.kept[0];
+    const at::Tensor d_log_p =
+        at::nll_loss_backward(dy / log_p.size(0), log_p, stash.kept[1], {}, at::Reduction::Sum, kIgnored, weight_);
+    return at::_log_softmax_backward_data(d_log_p, log_p, 1, log_p.scalar_type());
   }
 
- private:
   static constexpr std::int64_t kIgnored = -100;
   at::Tensor weight_;  // asked for by the backward, read only when it takes means
 };
@@ -146,46 +121,33 @@ class SequenceLossLayer final : public WeightlessLayer {
     return loss;
   }
 
+ private:
   // d logits = (softmax - one at the target) times the position's share of the loss.
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) {
-      const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
-      at::Tensor d_logits = log_p.exp();
-      d_logits.scatter_add_(1, column(target), at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
-      const at::Tensor counts = stash.kept.size() > 2 ? stash.kept[2] : real_positions(target, log_p);
-      d_logits.mul_((loss_shares(target, counts, stash.chunk) * dy).unsqueeze(1));
-      dx[0] = d_logits.view({target.size(0), target.size(1), -1});
-    }
-    stash.kept.clear();
-    return dx;
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
+    at::Tensor d_logits = log_p.exp();
+    d_logits.scatter_add_(1, column(target), at::full({1, 1}, -1.0, log_p.options()).expand({log_p.size(0), 1}));
+    const at::Tensor counts = stash.kept.size() > 2 ? stash.kept[2] : real_positions(target, log_p);
+    d_logits.mul_((loss_shares(target, counts, stash.chunk) * dy).unsqueeze(1));
+    return d_logits.view({target.size(0), target.size(1), -1});
   }
 
- private:
   // Positions without a target have a share of 0: which class stands there does not matter.
   static at::Tensor column(const at::Tensor& target) { return target.reshape({-1, 1}).clamp_min(0); }
 };
 
 // A mean over elements whose derivative is `factor` times the difference that its forward keeps.
 class DifferenceLoss : public WeightlessLayer {
- public:
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    at::Tensor difference = std::move(stash.kept[0]);
-    stash.kept.clear();
-    if (needs_input[0]) {
-      const auto count = static_cast<double>(difference.numel());
-      dx[0] = difference.mul_(dy * (factor_ * stash.chunk.weight() / count));
-    }
-    return dx;
-  }
-
  protected:
   explicit DifferenceLoss(double factor) : factor_(factor) {}
 
  private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    const at::Tensor difference = std::move(stash.kept[0]);
+    const auto count = static_cast<double>(difference.numel());
+    return difference.mul_(dy * (factor_ * stash.chunk.weight() / count));
+  }
+
   double factor_;
 };
 

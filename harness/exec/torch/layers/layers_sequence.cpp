@@ -107,16 +107,13 @@ class FirstOfSequenceLayer final : public WeightlessLayer {
     return in[0].select(1, 0).clone();
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash&) override {
-    std::vector<at::Tensor> dx(1);
-    if (!needs_input[0]) return dx;
-    dx[0] = at::zeros({dy.size(0), steps_, dy.size(1)}, dy.options());
-    dx[0].select(1, 0).copy_(dy);
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override {
+    at::Tensor dx = at::zeros({dy.size(0), steps_, dy.size(1)}, dy.options());
+    dx.select(1, 0).copy_(dy);
     return dx;
   }
 
- private:
   std::int64_t steps_ = 0;  // the same for every micro-batch
 };
 
@@ -131,15 +128,11 @@ class SequencePoolLayer final : public WeightlessLayer {
     return at::bmm(shares(in[1], in[0]), in[0]).squeeze(1);
   }
 
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(2);
-    if (needs_input[0]) dx[0] = at::bmm(shares(stash.kept[0], dy).transpose(1, 2), dy.unsqueeze(1));
-    stash.kept.clear();
-    return dx;
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    return at::bmm(shares(stash.kept[0], dy).transpose(1, 2), dy.unsqueeze(1));
   }
 
- private:
   // What each position contributes, [batch, 1, steps].
   at::Tensor shares(const at::Tensor& ids, const at::Tensor& like) const {
     const at::Tensor real = ids.ne(0);

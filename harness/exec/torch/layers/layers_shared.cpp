@@ -88,6 +88,15 @@ void clear(std::span<LayerStash* const> stashes) {
   for (LayerStash* stash : stashes) stash->kept.clear();
 }
 
+std::vector<at::Tensor> WeightlessLayer::input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
+                                                        const std::vector<bool>& needs_input, LayerStash& stash) {
+  std::vector<at::Tensor> dx(needs_input.size());
+  for (std::size_t i = 0; i < dx.size(); ++i)
+    if (needs_input[i]) dx[i] = gradient(dy, i, stash);
+  stash.kept.clear();
+  return dx;
+}
+
 void WeightlessLayer::weight_gradient(std::span<LayerStash* const> stashes, std::span<const at::Tensor>) {
   clear(stashes);
 }

@@ -134,25 +134,19 @@ class ClassRangeLoss final : public WeightlessLayer {
     return loss;
   }
 
+ private:
   // d scores = (softmax - one at the target) times the position's share of the loss, for the own classes.
-  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor>,
-                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
-    std::vector<at::Tensor> dx(1);
-    if (needs_input[0]) {
-      const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
-      const auto [column, here] = own_column(target, log_p.size(1));
-      at::Tensor d_scores = log_p.exp();
-      d_scores.scatter_add_(1, column.unsqueeze(1), here.to(log_p.scalar_type()).neg_().unsqueeze(1));
-      d_scores.mul_((shares(target, log_p) * dy).unsqueeze(1));
-      std::vector<std::int64_t> shape = target.sizes().vec();
-      shape.push_back(-1);
-      dx[0] = d_scores.view(shape);
-    }
-    stash.kept.clear();
-    return dx;
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
+    const at::Tensor &log_p = stash.kept[0], &target = stash.kept[1];
+    const auto [column, here] = own_column(target, log_p.size(1));
+    at::Tensor d_scores = log_p.exp();
+    d_scores.scatter_add_(1, column.unsqueeze(1), here.to(log_p.scalar_type()).neg_().unsqueeze(1));
+    d_scores.mul_((shares(target, log_p) * dy).unsqueeze(1));
+    std::vector<std::int64_t> shape = target.sizes().vec();
+    shape.push_back(-1);
+    return d_scores.view(shape);
   }
 
- private:
   // Per row, the target's column among the own classes (0 where it is another member's, or there is none), and whether
   // it is there.
   std::pair<at::Tensor, at::Tensor> own_column(const at::Tensor& target, std::int64_t classes) const {
