@@ -12,15 +12,8 @@
 namespace sluice {
 
 static std::string table_text(const TextTable& table, TableForm form) {
-  switch (form) {
-    case TableForm::text:
-      return to_text(table);
-    case TableForm::markdown:
-      return to_markdown(table);
-    case TableForm::latex:
-      return to_latex(table);
-  }
-  return "";
+  if (form == TableForm::text) return to_text(table);
+  return form == TableForm::markdown ? to_markdown(table) : to_latex(table);
 }
 
 // A line of names from records; in LaTeX a comment.

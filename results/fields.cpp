@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 #include "harness/base/quantities.h"
@@ -270,20 +271,13 @@ Figure longest_answer(const Record& r, double RecordedAdaptation::Answer::*secon
 }  // namespace
 
 const char* unit_name(Unit unit) {
-  switch (unit) {
-    case Unit::rate:
-      return "samples/s";
-    case Unit::token_rate:
-      return "tokens/s";
-    case Unit::tflops:
-      return "TFLOP/s";
-    case Unit::seconds:
-      return "seconds";
-    case Unit::bytes:
-      return "bytes";
-    default:
-      return "";
-  }
+  static const std::map<Unit, const char*> names = {{Unit::rate, "samples/s"},
+                                                    {Unit::token_rate, "tokens/s"},
+                                                    {Unit::tflops, "TFLOP/s"},
+                                                    {Unit::seconds, "seconds"},
+                                                    {Unit::bytes, "bytes"}};
+  const auto name = names.find(unit);
+  return name == names.end() ? "" : name->second;
 }
 
 std::string to_text(Unit unit, double value) {

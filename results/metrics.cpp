@@ -189,15 +189,8 @@ const char* to_text(SentKind kind) {
 }
 
 const std::vector<std::int64_t>& bytes_of(const SentByRanks& sent, SentKind kind) {
-  switch (kind) {
-    case SentKind::messages:
-      return sent.messages;
-    case SentKind::gathers:
-      return sent.gathers;
-    case SentKind::reductions:
-      break;
-  }
-  return sent.reductions;
+  if (kind == SentKind::messages) return sent.messages;
+  return kind == SentKind::gathers ? sent.gathers : sent.reductions;
 }
 
 std::optional<std::int64_t> max_sent(const Record& record, SentKind kind) {
