@@ -59,6 +59,12 @@ struct KernelsOf {
   double x() const { return samples * number(elements(in[0])); }
   double y() const { return samples * number(elements(out)); }
 
+  // The same in the forward and the input gradient.
+  void stream(double numbers, double bytes = 0) {
+    forward().stream(numbers, bytes);
+    input_gradient().stream(numbers, bytes);
+  }
+
   // rows x inputs times inputs x outputs.
   void multiply(double rows, double inputs, double outputs, bool bias) {
     forward().product(rows, outputs, inputs);
@@ -104,26 +110,21 @@ struct KernelsOf {
 
   void operator()(const Pool2d& k) {
     const double positions = k.mode == Pool2d::Mode::max ? 8 * y() : 0;  // int64, as in StashSpec
-    forward().stream(x() + y(), positions);
-    input_gradient().stream(x() + y(), positions);
+    stream(x() + y(), positions);
   }
 
-  void operator()(const Upsample&) {
-    forward().stream(x() + y());
-    input_gradient().stream(x() + y());
-  }
+  void operator()(const Upsample&) { stream(x() + y()); }
 
-  void normalise(std::int64_t features) {
+  void operator()(const InstanceNorm&) {
     forward().stream_at(c.norm_share, 2 * x());
     // Sums over x and dy; then dx from both.
     input_gradient().stream_at(c.norm_share, 2 * x()).stream_at(c.norm_share, 3 * x());
+  }
+  void normalise(std::int64_t features) {
+    (*this)(InstanceNorm{});
     weight_gradient().stream(4 * number(features));  // the sums are there
   }
   void operator()(const BatchNorm& k) { normalise(k.features); }
-  void operator()(const InstanceNorm&) {
-    forward().stream_at(c.norm_share, 2 * x());
-    input_gradient().stream_at(c.norm_share, 2 * x()).stream_at(c.norm_share, 3 * x());
-  }
   void operator()(const LayerNorm& k) { normalise(k.features); }
   void operator()(const RmsNorm& k) { normalise(k.features); }
 
@@ -133,8 +134,7 @@ struct KernelsOf {
   }
   void operator()(const Dropout& k) {
     const double mask = k.channels ? samples * number(in[0][0]) : x();
-    forward().stream(2 * x(), mask);
-    input_gradient().stream(2 * x(), mask);
+    stream(2 * x(), mask);
   }
   void operator()(const Embedding& k) {
     forward().stream(2 * y());
@@ -160,8 +160,7 @@ struct KernelsOf {
     weight_gradient().stream(2 * x());
   }
   void operator()(const ClassToken& k) {
-    forward().stream(x() + y());
-    input_gradient().stream(x() + y());
+    stream(x() + y());
     weight_gradient().stream(samples * number(k.width));
   }
 
@@ -228,10 +227,7 @@ struct KernelsOf {
     const double width = number(k.width), inner = number(k.heads_width()), heads = number(k.heads);
     const double kv = number(k.kv_width());
     multiply(rows, width, inner + 2 * kv, k.qkv_bias);
-    if (k.rotary > 0) {  // q and k
-      forward().stream(2 * rows * (inner + kv));
-      input_gradient().stream(2 * rows * (inner + kv));
-    }
+    if (k.rotary > 0) stream(2 * rows * (inner + kv));  // q and k
     if (c.is_16_bit())
       attend_in_16_bit(steps, steps, heads, inner / heads, k.causal, inner / kv);
     else
@@ -302,14 +298,10 @@ struct KernelsOf {
       input_gradient().stream(3 * rows * hidden).stream(3 * rows * hidden).stream(3 * rows * hidden);
     }
     input_gradient().stream(3 * rows * hidden).stream(2 * rows * hidden);  // p, and its gradient
-    forward().stream(rows * features + x());
-    input_gradient().stream(rows * features + x());
+    stream(rows * features + x());
   }
 
-  void operator()(const SequencePool&) {
-    forward().stream(x() + y());
-    input_gradient().stream(x() + y());
-  }
+  void operator()(const SequencePool&) { stream(x() + y()); }
   void operator()(const Add&) {
     forward().stream(number(static_cast<std::int64_t>(in.size()) + 1) * y());
     for (std::size_t i = 1; i < in.size(); ++i) input_gradient().stream(2 * y());  // the first takes the output's
