@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "harness/cli/exit_codes.h"
 
@@ -13,13 +14,14 @@ namespace sluice {
 // The command that the arguments choose, once they are parsed.
 using Chosen = std::function<int()>;
 
-// A command whose options fill in `arguments`, which live as long as the command may still run.
+// A command, and the arguments that its options fill in, which live as long as it may still run.
 template <class Arguments>
-CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, const std::string& help,
-                      int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments) {
+std::pair<CLI::App*, std::shared_ptr<Arguments>> add_command(CLI::App& app, Chosen& chosen, const std::string& name,
+                                                             const std::string& help, int (*run)(const Arguments&)) {
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(name, help);
   command->callback([&chosen, run, arguments] { chosen = [run, arguments] { return run(*arguments); }; });
-  return command;
+  return {command, std::move(arguments)};
 }
 
 // An option with a value, which help calls `type`.

@@ -211,29 +211,19 @@ class ProgramTrace {
 }  // namespace
 
 const char* op_category(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::forward:
-      return "forward";
-    case Opcode::backward:
-      return "backward";
-    case Opcode::input_gradient:
-      return "input gradient";
-    case Opcode::weight_gradient:
-      return "weight gradient";
-    case Opcode::recompute:
-      return "recomputation";
-    case Opcode::optimizer_step:
-      return "optimizer step";
-    case Opcode::reduce_gradients:
-    case Opcode::reduce_copies:
-    case Opcode::reduce_norm:
-    case Opcode::reduce_scatter:
-      return "reduction";
-    case Opcode::gather_weights:
-      return "gather";
-    default:
-      return is_stash_move(opcode) ? "host copy" : "message";
-  }
+  static const std::map<Opcode, const char*> categories = {{Opcode::forward, "forward"},
+                                                           {Opcode::backward, "backward"},
+                                                           {Opcode::input_gradient, "input gradient"},
+                                                           {Opcode::weight_gradient, "weight gradient"},
+                                                           {Opcode::recompute, "recomputation"},
+                                                           {Opcode::optimizer_step, "optimizer step"},
+                                                           {Opcode::reduce_gradients, "reduction"},
+                                                           {Opcode::reduce_copies, "reduction"},
+                                                           {Opcode::reduce_norm, "reduction"},
+                                                           {Opcode::reduce_scatter, "reduction"},
+                                                           {Opcode::gather_weights, "gather"}};
+  if (const auto category = categories.find(opcode); category != categories.end()) return category->second;
+  return is_stash_move(opcode) ? "host copy" : "message";
 }
 
 OutputFile chrome_trace_file(const std::string& file) {

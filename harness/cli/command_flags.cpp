@@ -1,7 +1,6 @@
 // The flags of every command, one function a command: together, so that what commands share is worded once.
 #include "harness/cli/command_flags.h"
 
-#include <memory>
 #include <set>
 
 #include "harness/case/settings.h"
@@ -46,8 +45,7 @@ void add_html(CLI::App* c, std::string& file) {
 }
 
 void add_list(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ListArguments>();
-  CLI::App* c = add_command(app, chosen, "list", "What there is, or all about one thing", list_command, a);
+  const auto [c, a] = add_command(app, chosen, "list", "What there is, or all about one thing", list_command);
   add_value(c, "what", a->what, "",
             "systems, workloads, clusters, calibrations or sweeps (default: all); or the name of one of them: of a "
             "system its options, defaults, aliases and citation, and which parts were written from its paper, "
@@ -70,9 +68,8 @@ void add_torchtitan(CLI::App* command, std::string& file, const std::string& wha
 bool of_plan(const Setting& setting) { return setting.of_plan; }
 
 void add_plan(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<PlanArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "plan", "Partition a workload over a cluster and show the plan", plan_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "plan", "Partition a workload over a cluster and show the plan", plan_command);
   add_case_flags(c, a->flags, of_plan);
   for (const char* needed : {"--system", "--workload"}) c->get_option(needed)->required();
   add_json(c, a->json);
@@ -89,11 +86,9 @@ void add_plan(CLI::App& app, Chosen& chosen) {
 }
 
 void add_advise(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<AdviseArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "advise",
-                  "Which system to use: all of them, ranked on the virtual clock, and why the others are slower",
-                  advise_command, a);
+  const auto [c, a] = add_command(
+      app, chosen, "advise",
+      "Which system to use: all of them, ranked on the virtual clock, and why the others are slower", advise_command);
   add_case_flags(c, a->flags, [](const Setting& s) {
     static const std::set<std::string> tried = {"system", "options",      "data_parallel",
                                                 "tensor", "microbatches", "microbatch_sizes"};
@@ -129,10 +124,9 @@ void add_advise(CLI::App& app, Chosen& chosen) {
 }
 
 void add_schedule(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ScheduleArguments>();
-  CLI::App* c =
+  const auto [c, a] =
       add_command(app, chosen, "schedule", "Order of operations on a uniform chain, with makespan, bubbles and peaks",
-                  schedule_command, a);
+                  schedule_command);
   add_value(c, "-s,--system", a->system, "NAMES", "System whose order to print; a,b,c: a table of several");
   add_value(c, "--from", a->from, "FILE",
             "Table of PyTorch (CSV, compute only or with communication): check, simulate and draw it; with "
@@ -202,9 +196,8 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
 }
 
 void add_verify(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<VerifyArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "verify", "Replay weight-version cases through the real executor", verify_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "verify", "Replay weight-version cases through the real executor", verify_command);
   add_value(c, "--cases", a->cases, "FILE", "File of cases, e.g. harness/tests/data/weights.json")->required();
   add_defaulted(c, "--tolerance", a->tolerance, "X", "Largest absolute error of a weight or loss");
   add_value(c, "--only", a->only, "NAME...", "Names, or prefixes ending in '*'; the others are left out");
@@ -213,9 +206,8 @@ void add_verify(CLI::App& app, Chosen& chosen) {
 }
 
 void add_profile(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ProfileArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "profile", "Measure a workload's cost graph on this machine", profile_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "profile", "Measure a workload's cost graph on this machine", profile_command);
   add_case_flags(c, a->flags, [](const Setting& s) {
     static const std::set<std::string> measured = {"workload", "batch", "microbatches", "device", "optimizer"};
     return measured.contains(s.key);
@@ -243,9 +235,8 @@ void add_profile(CLI::App& app, Chosen& chosen) {
 }
 
 void add_validate(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ValidateArguments>();
-  CLI::App* c = add_command(app, chosen, "validate", "Compare the virtual clock with the wall clock on this machine",
-                            validate_command, a);
+  const auto [c, a] = add_command(app, chosen, "validate",
+                                  "Compare the virtual clock with the wall clock on this machine", validate_command);
   add_value(c, "--filter", a->filter, "TEXT", "Only cases whose label holds this text");
   c->add_flag("--quick", a->quick, "A case of each kind, in two short rounds");
   c->add_flag("--list", a->list, "Print the cases' labels; run nothing");
@@ -266,8 +257,7 @@ void add_validate(CLI::App& app, Chosen& chosen) {
 }
 
 void add_run(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<RunArguments>();
-  CLI::App* c = add_command(app, chosen, "run", "Run a sweep, or one case; a record per case", run_command, a);
+  const auto [c, a] = add_command(app, chosen, "run", "Run a sweep, or one case; a record per case", run_command);
   c->set_help_flag();
   add_value(c, "sweep", a->sweep, "", "Sweep file, or the name of one (see sluice list sweeps)");
   add_case_flags(
@@ -319,8 +309,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
 }
 
 void add_compare(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<CompareArguments>();
-  CLI::App* c = add_command(app, chosen, "compare", "Compare the records of runs in a table", compare_command, a);
+  const auto [c, a] = add_command(app, chosen, "compare", "Compare the records of runs in a table", compare_command);
   add_value(c, "files", a->files, "", "JSONL files")->required();
   add_value(c, "--baseline", a->baseline, "NAME", "System the ratios are to (default: single_device)");
   add_defaulted(c, "--metric", a->metric, "NAME",
@@ -351,9 +340,8 @@ void add_compare(CLI::App& app, Chosen& chosen) {
 }
 
 void add_report(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ReportArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "report", "One offline report.html, and its charts as files", report_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "report", "One offline report.html, and its charts as files", report_command);
   add_value(c, "files", a->files, "", "JSONL files; with --markdown, studies")->required();
   add_value(c, "-o,--out", a->out, "FOLDER", "Folder (default: plots/out/NAME; with --markdown, results/findings)");
   add_filter(c, a->filter);
@@ -371,9 +359,8 @@ void add_report(CLI::App& app, Chosen& chosen) {
 }
 
 void add_leaderboard(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<LeaderboardArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "leaderboard", "Rank the systems by the standard sweep", leaderboard_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "leaderboard", "Rank the systems by the standard sweep", leaderboard_command);
   add_value(c, "files", a->files, "", "JSONL files of the sweep (default: the stored records)");
   add_value(c, "--add", a->add, "SYSTEM", "Run the sweep's simulated cases for this system first, and rank it too");
   CLI::Option* add = c->get_option("--add");
@@ -397,8 +384,7 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
 }
 
 void add_figure(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<FigureArguments>();
-  CLI::App* c = add_command(app, chosen, "figure", "One figure for a paper, in an exact size", figure_command, a);
+  const auto [c, a] = add_command(app, chosen, "figure", "One figure for a paper, in an exact size", figure_command);
   add_value(c, "kind", a->kind, "", "What it shows: " + list_of(kFigureKinds))->required();
   add_value(c, "files", a->files, "", "JSONL files")->required();
   add_filter(c, a->filter);
@@ -421,8 +407,8 @@ void add_figure(CLI::App& app, Chosen& chosen) {
 }
 
 void add_reproduce(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ReproduceArguments>();
-  CLI::App* c = add_command(app, chosen, "reproduce", "Rerun what papers published and compare", reproduce_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "reproduce", "Rerun what papers published and compare", reproduce_command);
   add_value(c, "papers", a->papers, "", "Papers, by their file in results/claims");
   c->add_flag("--all", a->all, "All of them");
   add_json(c, a->json);
@@ -441,10 +427,9 @@ void add_reproduce(CLI::App& app, Chosen& chosen) {
 }
 
 void add_export(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<ExportArguments>();
-  CLI::App* c =
+  const auto [c, a] =
       add_command(app, chosen, "export", "Records as a flat table on stdout, or a plan as traces for other simulators",
-                  export_command, a);
+                  export_command);
   add_value(c, "files", a->files, "", "JSONL files");
   add_defaulted(c, "--format", a->format, "NAME",
                 "csv, jsonl (a JSON object a line), or chakra: the ops and messages of a plan as MLCommons Chakra "
@@ -462,9 +447,8 @@ void add_export(CLI::App& app, Chosen& chosen) {
 }
 
 void add_new(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<NewArguments>();
-  CLI::App* c = add_command(app, chosen, "new", "Write a new baseline, workload or cluster to start from: one file",
-                            new_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "new", "Write a new baseline, workload or cluster to start from: one file", new_command);
   add_value(c, "what", a->what, "", "baseline, workload or cluster")->required();
   add_value(c, "name", a->name, "", "Name: lower-case letters, digits and _")->required();
   std::string kinds;
@@ -487,19 +471,17 @@ void add_new(CLI::App& app, Chosen& chosen) {
 }
 
 void add_check(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<CheckArguments>();
-  CLI::App* c = add_command(
+  const auto [c, a] = add_command(
       app, chosen, "check",
-      "Hold a system to the contract: every fault with its drawing, every rejection with its text", check_command, a);
+      "Hold a system to the contract: every fault with its drawing, every rejection with its text", check_command);
   add_value(c, "systems", a->systems, "", "Systems: a,b,c or '*'")->required();
   add_defaulted(c, "--seconds", a->seconds, "X", "For one problem; what takes longer is taken to be endless");
   add_examples(c, "  sluice check my_system");
 }
 
 void add_completion(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<CompletionArguments>();
-  CLI::App* c =
-      add_command(app, chosen, "completion", "A script that completes commands in bash or zsh", completion_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "completion", "A script that completes commands in bash or zsh", completion_command);
   add_value(c, "shell", a->shell, "", "bash or zsh")->required();
   add_examples(c,
                "  eval \"$(sluice completion bash)\"      in ~/.bashrc\n"

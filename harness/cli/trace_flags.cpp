@@ -8,10 +8,9 @@
 namespace sluice {
 
 void add_trace_command(CLI::App& app, Chosen& chosen) {
-  const auto a = std::make_shared<TraceArguments>();
-  CLI::App* c = add_command(app, chosen, "trace",
-                            "The bubble of a traced run, what its stages cost, and what other orders would take",
-                            trace_command, a);
+  const auto [c, a] =
+      add_command(app, chosen, "trace",
+                  "The bubble of a traced run, what its stages cost, and what other orders would take", trace_command);
   add_value(
       c, "files", a->files, "",
       "Traces, .json or .json.gz: of torch.profiler (export_chrome_trace) or of Nsight Systems (nsys stats --report "
