@@ -10,25 +10,13 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::int64_t elements, const at:
                      const std::vector<FlatParameter>& parameters)
     : spec_(spec), options_(options), elements_(elements) {
   using Kind = OptimizerSpec::Kind;
-  switch (spec.kind) {
-    case Kind::sgd:
-      if (has_momentum()) first_ = at::zeros({elements}, options);
-      break;
-    case Kind::rmsprop:
-      second_ = at::zeros({elements}, options);
-      break;
-    case Kind::adam:
-    case Kind::adamw:
-    case Kind::nadam:
-    case Kind::nadamw:
-      first_ = at::zeros({elements}, options);
-      second_ = at::zeros({elements}, options);
-      break;
-    case Kind::muon:
-    case Kind::rotated_adam:
-      directions_.emplace(spec, parameters, options);
-      break;
+  if (spec.treats_matrices()) {
+    directions_.emplace(spec, parameters, options);
+    return;
   }
+  const bool is_sgd = spec.kind == Kind::sgd;
+  if (is_sgd ? has_momentum() : spec.kind != Kind::rmsprop) first_ = at::zeros({elements}, options);
+  if (!is_sgd) second_ = at::zeros({elements}, options);
 }
 
 bool Optimizer::decays_apart() const {
