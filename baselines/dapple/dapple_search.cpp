@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/stop.h"
@@ -60,6 +61,12 @@ class Costs {
             r == 1 ? 0 : 2 * (r - 1) / r * between(gradients_, first, last) / set.within};
   }
 
+  // F + B of compute() is work() times seconds_of_work(), but for rounding.
+  double work(int first, int last) const { return between(forward_, first, last) + between(backward_, first, last); }
+  static double seconds_of_work(const DeviceSet& set) {
+    return 1 / (static_cast<double>(set.devices.size()) * set.speed);
+  }
+
   // Parts of a micro-batch travel side by side, as many as the smaller side has devices.
   LatencyStage network(int cut, std::size_t senders, std::size_t receivers, double across) const {
     const double seconds = crossing_[cut] / static_cast<double>(std::min(senders, receivers)) / across;
@@ -97,21 +104,21 @@ class DappleSearch {
   }
 
   DappleResult run() {
-    std::vector<std::map<Counts, Partial>> states(static_cast<std::size_t>(groups_));
     Partial nothing;
     const Counts none(machines_.size(), 0);
-    finish(nothing, 0, none);
-    states[0].emplace(none, nothing);
+    finish(nothing, 0, rest_of(none), {}, costs_.compute(0, groups_, rest_of(none)));
+    states_of(none)[0] = nothing;
     DappleResult result;
     for (int first = 0; first < groups_; ++first)
-      for (const auto& [used, partial] : states[first]) {
+      for (const auto& [used, partials] : states_) {  // those that extend() adds are behind, and not of `first`
+        if (!partials[first]) continue;
         check_stop();
         ++result.states;
         if (deadline_.passed()) {
           result.complete = false;
           break;
         }
-        extend(states, first, used, partial);
+        extend(first, used, *partials[first]);
       }
     for (const auto& [stages, found] : best_) {
       DapplePlan& plan = result.by_stages[stages];
@@ -169,29 +176,36 @@ class DappleSearch {
     return result;
   }
 
-  // Adds the rest as one stage: the latency, and the best plan if all of it fits.
-  void finish(Partial& partial, int first, const Counts& used) {
-    const DeviceSet& rest = rest_of(used);
-    double across = 0;
-    if (!partial.stages.empty()) across = costs_.bandwidths().across(partial.stages.back().devices, rest.devices);
-    finish(partial, first, rest, across);
+  // Of every number of groups, the plan on these devices; none: not found yet.
+  std::vector<std::optional<Partial>>& states_of(const Counts& used) {
+    auto& partials = states_[used];
+    partials.resize(static_cast<std::size_t>(groups_));
+    return partials;
   }
 
-  void finish(Partial& partial, int first, const DeviceSet& rest, double across) {
+  // Adds the rest as one stage: the latency, and the best plan if all of it fits. into, end: what it takes; into is
+  // not used where the rest is everything.
+  void finish(Partial& partial, int first, const DeviceSet& rest, const LatencyStage& into, const LatencyStage& end) {
     const std::size_t stages = partial.timed.size();
-    if (!partial.stages.empty())
-      partial.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), rest.devices.size(), across));
-    partial.timed.push_back(costs_.compute(first, groups_, rest));
+    if (!partial.stages.empty()) partial.timed.push_back(into);
+    partial.timed.push_back(end);
     partial.latency = pipeline_latency(partial.timed, options_.microbatches).seconds;
-    const auto known = best_.find(static_cast<int>(partial.stages.size()) + 1);
-    if (static_cast<int>(rest.devices.size()) <= options_.max_replicas &&
-        (known == best_.end() || partial.latency < known->second.latency) && costs_.fits(first, groups_, rest, 1) &&
+    const int count = static_cast<int>(partial.stages.size()) + 1;
+    if (may_be_last(rest) && partial.latency < best_latency(count) && costs_.fits(first, groups_, rest, 1) &&
         all_fit(partial)) {
-      Partial& best = best_[static_cast<int>(partial.stages.size()) + 1];
+      Partial& best = best_[count];
       best = partial;
       best.stages.push_back({first, groups_, rest.devices});
     }
     partial.timed.resize(stages);
+  }
+
+  bool may_be_last(const DeviceSet& rest) const {
+    return static_cast<int>(rest.devices.size()) <= options_.max_replicas;
+  }
+  double best_latency(int stages) const {
+    const auto known = best_.find(stages);
+    return known == best_.end() ? kNever : known->second.latency;
   }
 
   // Stages before the last keep more micro-batches the more stages follow (early backward).
@@ -206,7 +220,8 @@ class DappleSearch {
     return true;
   }
 
-  void extend(std::vector<std::map<Counts, Partial>>& states, int first, const Counts& used, const Partial& partial) {
+  void extend(int first, const Counts& used, const Partial& partial) {
+    const int count = static_cast<int>(partial.stages.size()) + 2;
     for (const DeviceSet& set : device_sets(used)) {
       const DeviceSet& rest = rest_of(set.used_after);
       const Bandwidths& bandwidths = costs_.bandwidths();
@@ -215,17 +230,27 @@ class DappleSearch {
       Partial longer = partial;
       if (!partial.stages.empty())
         longer.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), set.devices.size(), into));
+      // No iteration is shorter than its micro-batches on the slowest stage: the pivot takes as long, without the
+      // stages between the two. But for rounding.
+      double slowest = 0;
+      for (const LatencyStage& stage : longer.timed) slowest = std::max(slowest, stage.forward + stage.backward);
+      const double least_share = (1 - 1e-9) * options_.microbatches, of_set = costs_.seconds_of_work(set),
+                   of_rest = costs_.seconds_of_work(rest);
       longer.timed.emplace_back();
       longer.stages.push_back({first, first, set.devices});
+      auto& there = states_of(set.used_after);
       for (int last = first + 1; last < groups_; ++last) {
         check_stop();
         if (!costs_.fits(first, last, set, 1)) break;
+        std::optional<Partial>& known = there[last];
+        const double at_least =
+            least_share * std::max({slowest, costs_.work(first, last) * of_set, costs_.work(last, groups_) * of_rest});
+        if (known && at_least >= known->latency && !(may_be_last(rest) && at_least < best_latency(count))) continue;
         longer.stages.back().last = last;
         longer.timed.back() = costs_.compute(first, last, set);
-        finish(longer, last, rest, out);
-        auto& there = states[last];
-        const auto [found, fresh] = there.try_emplace(set.used_after, longer);
-        if (!fresh && longer.latency < found->second.latency) found->second = longer;
+        finish(longer, last, rest, costs_.network(last, set.devices.size(), rest.devices.size(), out),
+               costs_.compute(last, groups_, rest));
+        if (!known || longer.latency < known->latency) known = longer;
       }
     }
   }
@@ -237,7 +262,8 @@ class DappleSearch {
   std::vector<std::vector<DeviceId>> machines_;
   std::map<Counts, DeviceSet> rests_;
   std::map<Counts, std::vector<DeviceSet>> device_sets_;
-  std::map<int, Partial> best_;  // by number of stages
+  std::map<Counts, std::vector<std::optional<Partial>>> states_;  // the best by used devices and number of groups
+  std::map<int, Partial> best_;                                   // by number of stages
 };
 
 }  // namespace

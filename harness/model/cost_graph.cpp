@@ -92,6 +92,8 @@ void count_copies(CostGraph& graph, const ModelGraph& model) {
 }
 
 std::vector<bool> without_gradient(const CostGraph& graph) {
+  if (std::ranges::none_of(graph.layers, [](const LayerCost& layer) { return layer.frozen.value > 0; }))
+    return std::vector<bool>(graph.layers.size());
   std::vector<std::vector<int>> inputs;
   for (const LayerCost& layer : graph.layers) inputs.push_back(layer.inputs);
   return without_gradient(

@@ -35,18 +35,20 @@ double tile_share(const KernelFit& fit, const Tile& tile) {
 double min_seconds(const Calibration& c, const KernelFit& fit, const Product& p, const Traffic& traffic) {
   const double prologue = p.k < fit.short_below ? fit.short_prologue : fit.prologue;
   const double processors = c.multiprocessors, bandwidth = c.memory_bandwidth * fit.bandwidth_share;
+  const double moving = traffic.bytes / bandwidth;
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
     const double reached = c.peak * fit.peak_share * tile_share(fit, tile);
     const double tiles = p.batch * std::ceil(p.m / tile.rows) * std::ceil(p.n / tile.columns);
     for (const double parts : kSplits) {
       if (parts > 1 && p.k / parts < kMinPart) break;
+      const double again = parts > 1 ? parts * traffic.bytes_of_a_part / bandwidth : 0;
+      if (moving + again >= least) break;  // nor is any with more parts faster
       const double each = tiles * parts / processors;
       const double waves = (1 - fit.quantisation) * std::max(1.0, each) + fit.quantisation * std::ceil(each);
       const double steps = std::ceil(p.k / parts) + prologue;
       const double compute = waves * 2 * tile.rows * tile.columns * steps * processors / reached;
-      const double again = parts > 1 ? parts * traffic.bytes_of_a_part / bandwidth : 0;
-      least = std::min(least, std::max(compute, traffic.bytes / bandwidth) + again);
+      least = std::min(least, std::max(compute, moving) + again);
     }
   }
   return least;

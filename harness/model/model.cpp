@@ -131,6 +131,7 @@ std::int64_t vocabulary(const ModelGraph& model, int input) {
 }
 
 std::vector<bool> without_gradient(const ModelGraph& model) {
+  if (std::ranges::none_of(model.layers, &LayerSpec::frozen)) return std::vector<bool>(model.layers.size());
   std::vector<std::vector<int>> inputs;
   for (const LayerSpec& layer : model.layers) inputs.push_back(layer.inputs);
   return without_gradient(

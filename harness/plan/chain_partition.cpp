@@ -14,14 +14,50 @@
 
 namespace sluice {
 
-std::vector<int> partition_chain(int layers, int stages, const std::function<double(int, int, int)>& stage_seconds,
-                                 double* slowest) {
+namespace {
+
+using StageSeconds = std::function<double(int, int, int)>;
+
+// best[s][l]: slowest stage when the first l layers form s stages; cut[s][l]: where the last one begins.
+struct PartitionTable {
+  std::vector<std::vector<double>> best;
+  std::vector<std::vector<int>> cut;
+
+  // fewer: also for all layers in fewer stages.
+  PartitionTable(int layers, int stages, const StageSeconds& stage_seconds, bool fewer)
+      : best(static_cast<std::size_t>(stages) + 1,
+             std::vector<double>(static_cast<std::size_t>(layers) + 1, std::numeric_limits<double>::infinity())),
+        cut(best.size(), std::vector<int>(best.front().size(), 0)) {
+    best[0][0] = 0;
+    for (int s = 1; s <= stages; ++s)
+      for (int l = s; l <= (fewer ? layers : layers - (stages - s)); ++l)
+        for (int first = s - 1; first < l; ++first) {
+          const double before = best[s - 1][first];
+          double& now = best[s][l];
+          if (before >= now) continue;
+          const double candidate = std::max(before, stage_seconds(first, l, s - 1));
+          if (candidate < now) {
+            now = candidate;
+            cut[s][l] = first;
+          }
+        }
+  }
+
+  std::vector<int> starts(int layers, int stages) const {
+    std::vector<int> result(static_cast<std::size_t>(stages) + 1, layers);
+    for (int s = stages, l = layers; s > 0; --s) result[s - 1] = l = cut[s][l];
+    return result;
+  }
+};
+
+}  // namespace
+
+std::vector<int> partition_chain(int layers, int stages, const StageSeconds& stage_seconds, double* slowest) {
   if (stages < 1 || stages > layers)
     throw InputError("plan", std::to_string(stages) + " stages for " + std::to_string(layers) + " layers",
                      "use at most as many stages as layers, and at least one");
-  const auto n = static_cast<std::size_t>(layers);
-  std::vector<int> starts(static_cast<std::size_t>(stages) + 1, layers);
   if (stages == layers) {  // the only cut; long uniform chains need no table
+    std::vector<int> starts(static_cast<std::size_t>(stages) + 1, layers);
     double worst = 0;
     for (int s = 0; s < stages; ++s) {
       starts[s] = s;
@@ -30,33 +66,22 @@ std::vector<int> partition_chain(int layers, int stages, const std::function<dou
     if (slowest) *slowest = worst;
     if (std::isfinite(worst)) return starts;
   }
-  // best[s][l]: slowest stage when the first l layers form s stages; cut[s][l]: where the last one
-  // begins.
-  std::vector<std::vector<double>> best(static_cast<std::size_t>(stages) + 1,
-                                        std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
-  std::vector<std::vector<int>> cut(static_cast<std::size_t>(stages) + 1, std::vector<int>(n + 1, 0));
-  best[0][0] = 0;
-  for (int s = 1; s <= stages; ++s)
-    for (int l = s; l <= layers - (stages - s); ++l)
-      for (int first = s - 1; first < l; ++first) {
-        const double before = best[s - 1][first];
-        double& now = best[s][l];
-        if (before >= now) continue;
-        const double candidate = std::max(before, stage_seconds(first, l, s - 1));
-        if (candidate < now) {
-          now = candidate;
-          cut[s][l] = first;
-        }
-      }
-  if (!std::isfinite(best[stages][n]))
+  const PartitionTable table(layers, stages, stage_seconds, false);
+  const double best = table.best[stages][layers];
+  if (!std::isfinite(best))
     throw InputError("plan", "no cut of " + std::to_string(layers) + " layers into " + std::to_string(stages) +
                                  " stages takes a finite time");
-  if (slowest) *slowest = best[stages][n];
-  for (int s = stages, l = layers; s > 0; --s) {
-    l = cut[s][l];
-    starts[s - 1] = l;
-  }
-  return starts;
+  if (slowest) *slowest = best;
+  return table.starts(layers, stages);
+}
+
+std::vector<std::vector<int>> partitions_of_chain(int layers, int max_stages,
+                                                  const std::function<double(int, int)>& seconds) {
+  const PartitionTable table(
+      layers, max_stages, [&](int first, int last, int) { return seconds(first, last); }, true);
+  std::vector<std::vector<int>> all;
+  for (int stages = 1; stages <= max_stages; ++stages) all.push_back(table.starts(layers, stages));
+  return all;
 }
 
 namespace {

@@ -15,6 +15,10 @@ namespace sluice {
 std::vector<int> partition_chain(int layers, int stages, const std::function<double(int, int, int)>& stage_seconds,
                                  double* slowest = nullptr);
 
+// The same for 1, 2, ..., max_stages <= layers stages, from one table. seconds: finite, whatever the stage.
+std::vector<std::vector<int>> partitions_of_chain(int layers, int max_stages,
+                                                  const std::function<double(int first, int last)>& seconds);
+
 // One contiguous stage for every entry of `stage_devices`, with minimal time of the slowest stage. A stage takes F + I
 // + W on the slowest of its devices and, with Problem::cuts_count_messages, its messages from the previous stage: a
 // micro-batch's tensors that cross the cut, and their gradients on the way back, over the slowest path between the two.

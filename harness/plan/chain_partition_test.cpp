@@ -64,6 +64,19 @@ RC_GTEST_PROP(PartitionChainTest, IsAsGoodAsBruteForce, ()) {
   RC_ASSERT(worst == slowest);
 }
 
+RC_GTEST_PROP(PartitionChainTest, OneTableHasTheCutsOfEveryNumberOfStages, ()) {
+  const int layers = *rc::gen::inRange(1, 12);
+  const int max_stages = *rc::gen::inRange(1, layers + 1);
+  std::vector<double> seconds(static_cast<std::size_t>(layers));
+  for (double& s : seconds) s = *rc::gen::inRange(0, 5);
+  const auto stage_seconds = sum_of(seconds);
+  const auto all =
+      partitions_of_chain(layers, max_stages, [&](int first, int last) { return stage_seconds(first, last, 0); });
+  RC_ASSERT(all.size() == static_cast<std::size_t>(max_stages));
+  for (int stages = 1; stages <= max_stages; ++stages)
+    RC_ASSERT(all[static_cast<std::size_t>(stages) - 1] == partition_chain(layers, stages, stage_seconds));
+}
+
 TEST(PartitionChainTest, TiesKeepTheEarliestCut) {
   EXPECT_EQ(partition_chain(5, 2, sum_of({1, 1, 1, 1, 1})), (std::vector{0, 2, 5}));
   EXPECT_EQ(partition_chain(4, 2, sum_of({0, 0, 0, 0})), (std::vector{0, 1, 4}));

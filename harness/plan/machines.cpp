@@ -101,21 +101,23 @@ MachineTree machine_tree(const Bandwidths& bandwidths) {
 }
 
 CostGraph costs_on_slowest(const CostGraph& costs, const Cluster& cluster, int devices) {
-  Plan one_layer{.stages = {PlanStage{.layers = {0}}}};
+  std::vector<DeviceId> all;
   double slowest = std::numeric_limits<double>::infinity();
   for (int d = 0; d < devices; ++d) {
-    one_layer.stages[0].devices.emplace_back(d);
+    all.emplace_back(d);
     slowest = std::min(slowest, cluster.devices[d].speed);
   }
+  Plan layer_each;
+  for (std::size_t l = 0; l < costs.layers.size(); ++l)
+    layer_each.stages.push_back({.layers = {static_cast<int>(l)}, .devices = all});
+  const std::vector<StageCost> on_slowest = stage_costs(layer_each, costs, cluster);
   CostGraph result = costs;
   for (std::size_t l = 0; l < result.layers.size(); ++l) {
-    one_layer.stages[0].layers = {static_cast<int>(l)};
-    const StageCost cost = stage_costs(one_layer, costs, cluster).front();
     LayerCost& layer = result.layers[l];
-    layer.forward = cost.forward;
-    layer.input_gradient = cost.input_gradient;
-    layer.weight_gradient = cost.weight_gradient;
-    layer.update = cost.update;
+    layer.forward = on_slowest[l].forward;
+    layer.input_gradient = on_slowest[l].input_gradient;
+    layer.weight_gradient = on_slowest[l].weight_gradient;
+    layer.update = on_slowest[l].update;
     layer.on.clear();
     for (LayerVariant& v : layer.variants) v.seconds = v.seconds / slowest;
   }

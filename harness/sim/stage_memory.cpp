@@ -231,8 +231,10 @@ Temporaries temporaries_of(const std::vector<int>& layers, const CostGraph& cost
 
 void add_temporaries(std::vector<StageMemory>& stages, const Plan& plan, const CostGraph& costs) {
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const Temporaries whole =
-        temporaries_of(plan.stages[s].layers, grouped_costs(costs, plan.stages[s].microbatches_per_op));
+    const int microbatches = plan.stages[s].microbatches_per_op;
+    const Temporaries whole = microbatches == 1
+                                  ? temporaries_of(plan.stages[s].layers, costs)
+                                  : temporaries_of(plan.stages[s].layers, grouped_costs(costs, microbatches));
     stages[s].temporaries = whole;
     for (std::size_t c = 0; c < stages[s].sequence_chunks.size(); ++c) {
       Temporaries& part = stages[s].sequence_chunks[c].temporaries = whole;

@@ -22,7 +22,10 @@
 //     has the steps chooses the largest F + B, which would give a pipeline of equal stages no bubble.
 //   - The paper profiles layers with micro-batches of several sizes. Here all have one size.
 //   - The paper's recovery from the loss of a device is left out.
+#include <span>
+
 #include "harness/base/error.h"
+#include "harness/base/index.h"
 #include "harness/pipeline/choice_option.h"
 #include "harness/pipeline/system.h"
 #include "harness/plan/planner_options.h"
@@ -42,10 +45,14 @@ const ChoiceOption<InFlight> in_flight_option(
     {{"steps", InFlight::steps}, {"stages", InFlight::stages}});
 
 // What a device holds of layer groups [first, last), with micro-batches of the problem's size.
-StageBytes bytes_of(const Problem& problem, const LayerGroupGraph& graph, int first, int last) {
+// layers: of all groups.
+StageBytes bytes_of(const Problem& problem, const LayerGroupGraph& graph, std::span<const int> layers, int first,
+                    int last) {
   StageBytes held;
   if (problem.footprint) {
-    const Problem::Footprint footprint = problem.footprint(layers_of(graph, first, last));
+    const int begin = graph.groups[first].layers.front(), end = graph.groups[last - 1].layers.back() + 1;
+    const Problem::Footprint footprint =
+        problem.footprint(layers.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
     held.always = static_cast<double>(footprint.always.value);
     held.per_micro_batch =
         static_cast<double>((footprint.per_micro_batch + problem.costs.micro_batch * footprint.per_sample).value);
@@ -62,13 +69,14 @@ StageBytes bytes_of(const Problem& problem, const LayerGroupGraph& graph, int fi
 // The best plan for every number of stages.
 std::vector<PlannedPipeline> asteroid_plans(const Problem& problem, const Options& options) {
   const LayerGroupGraph graph = layer_groups(problem.costs);
+  const std::vector<int> layers = layers_of(graph, 0, count_of(graph.groups));
   const AsteroidResult result =
       asteroid_search(graph, problem.costs, problem.cluster,
                       {.devices = problem.devices,
                        .microbatches = problem.microbatches,
                        .max_replicas = problem.max_replicas,
                        .messages_in_flight = in_flight_option(options) == InFlight::steps,
-                       .bytes = [&](int first, int last) { return bytes_of(problem, graph, first, last); },
+                       .bytes = [&](int first, int last) { return bytes_of(problem, graph, layers, first, last); },
                        .limits = {.seconds = problem.search_seconds}});
   if (result.by_stages.empty())
     throw InputError("asteroid",

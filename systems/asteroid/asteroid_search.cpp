@@ -83,7 +83,9 @@ class AsteroidSearch {
 
   AsteroidResult run() {
     const Deadline deadline(options_.limits.seconds);
-    last_stage(0, 0, bytes(0, groups_));  // so that there is a plan if time runs out
+    Group all;
+    for (const DeviceId d : order_) add_device(all, d, 0, groups_);
+    last_stage(all, 0, 0, bytes(0, groups_));  // so that there is a plan if time runs out
     for (int first = groups_ - 1; first >= 0; --first)
       for (int last = first + 1; last <= groups_; ++last) {
         if (deadline.passed()) {
@@ -92,9 +94,12 @@ class AsteroidSearch {
         }
         const StageBytes held = bytes(first, last);
         for (int device = 0; device < options_.devices; ++device) {
-          if (last == groups_) last_stage(first, device, held);
-          for (int next = device + 1; last < groups_ && next < options_.devices; ++next)
-            stage_before(first, last, device, next, held);
+          Group group;
+          for (int next = device + 1; next <= options_.devices; ++next) {
+            add_device(group, order_[next - 1], first, last);
+            if (last < groups_ && next < options_.devices) stage_before(group, first, last, device, next, held);
+          }
+          if (last == groups_) last_stage(group, first, device, held);
         }
       }
     return finished();
@@ -117,8 +122,10 @@ class AsteroidSearch {
     double work() const { return forward + backward; }
   };
 
+  // Devices for a range of layer groups.
   struct Group {
     std::vector<DeviceId> fastest_first;
+    Share slowest;              // on all devices of `shares`, for every micro-batch
     std::vector<Share> shares;  // by work, smallest first
   };
 
@@ -126,24 +133,27 @@ class AsteroidSearch {
     return table_[(static_cast<std::size_t>(first) * options_.devices + device) * max_stages_ + stages - 1];
   }
 
-  // The devices at places [device, next) of the order, for layer groups [first, last).
-  Group group_of(int first, int last, int device, int next) const {
-    Group group{.fastest_first = {order_.begin() + device, order_.begin() + next}, .shares = {}};
-    std::ranges::stable_sort(group.fastest_first, {}, [&](DeviceId d) {
-      return seconds_.forward(d, first, last) + seconds_.backward(d, first, last);
-    });
-    const int max_replicas = std::min({next - device, options_.max_replicas, options_.microbatches});
-    double forward = 0, backward = 0, memory = kNever;
-    for (int k = 0; k < max_replicas; ++k) {
-      const DeviceId d = group.fastest_first[k];
-      forward = std::max(forward, seconds_.forward(d, first, last));
-      backward = std::max(backward, seconds_.backward(d, first, last));
-      memory = std::min(memory, memory_[d.index()]);
-      const double part = static_cast<double>(largest_share(k + 1)) / options_.microbatches;
-      group.shares.push_back({k + 1, part * forward, part * backward, memory});
+  // Equally fast devices, and shares of equal work, stay in the order in which they are added.
+  void add_device(Group& group, DeviceId d, int first, int last) const {
+    const auto work = [&](DeviceId e) { return seconds_.forward(e, first, last) + seconds_.backward(e, first, last); };
+    const auto place = std::ranges::upper_bound(group.fastest_first, work(d), {}, work);
+    const bool is_slowest = place == group.fastest_first.end();
+    group.fastest_first.insert(place, d);
+    if (!is_slowest) {
+      group.slowest = {};
+      group.shares.clear();
     }
-    std::ranges::stable_sort(group.shares, {}, &Share::work);
-    return group;
+    const int max_replicas = std::min({count_of(group.fastest_first), options_.max_replicas, options_.microbatches});
+    for (int k = count_of(group.shares); k < max_replicas; ++k) {
+      const DeviceId next = group.fastest_first[k];
+      Share& slowest = group.slowest;
+      slowest.forward = std::max(slowest.forward, seconds_.forward(next, first, last));
+      slowest.backward = std::max(slowest.backward, seconds_.backward(next, first, last));
+      slowest.memory = std::min(slowest.memory, memory_[next.index()]);
+      const double part = static_cast<double>(largest_share(k + 1)) / options_.microbatches;
+      const Share share{k + 1, part * slowest.forward, part * slowest.backward, slowest.memory};
+      group.shares.insert(std::ranges::upper_bound(group.shares, share.work(), {}, &Share::work), share);
+    }
   }
 
   // The max number of micro-batches of a round on one of the replicas.
@@ -158,15 +168,15 @@ class AsteroidSearch {
 
   StageBytes bytes(int first, int last) const { return options_.bytes ? options_.bytes(first, last) : StageBytes{}; }
 
-  void last_stage(int first, int device, const StageBytes& held) {
-    const Group group = group_of(first, groups_, device, options_.devices);
+  // group: all devices from place `device` of the order on.
+  void last_stage(const Group& group, int first, int device, const StageBytes& held) {
     const auto share = std::ranges::find_if(group.shares, [&](const Share& s) { return fits(s, 0, 0, held); });
     if (share != group.shares.end())
       add(group, *share, first, groups_, options_.devices, nullptr, at(first, device, 1));
   }
 
-  void stage_before(int first, int last, int device, int next, const StageBytes& held) {
-    const Group group = group_of(first, last, device, next);
+  // group: the devices at places [device, next).
+  void stage_before(const Group& group, int first, int last, int device, int next, const StageBytes& held) {
     const int max_later = std::min({groups_ - last, options_.devices - next, max_stages_ - 1});
     for (int stages = 1; stages <= max_later; ++stages) {
       const Suffix& later = at(last, next, stages);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <unordered_map>
 
 #include "harness/base/error.h"
 #include "harness/plan/layer_groups.h"
@@ -13,14 +15,27 @@ namespace sluice {
 
 namespace {
 
-// Weights, gradients and the optimizer's state of a range of groups; what a checkpoint holds of it is that without the
-// gradients.
-double kept_bytes(const Problem& problem, const LayerGroupGraph& graph, int first, int last) {
-  const std::vector<int> layers = layers_of(graph, first, last);
-  if (problem.footprint) return static_cast<double>(problem.footprint(layers).always.value);
-  double parameters = 0;
-  for (int g = first; g < last; ++g) parameters += graph.groups[g].parameters;
-  return 2 * parameters;
+// Bytes of a range of groups.
+struct RangeBytes {
+  double lasting = 0;     // weights, gradients and the optimizer's state; a checkpoint holds it without the gradients
+  double parameters = 0;  // of one version of the weights
+  double kept = 0;        // of one micro-batch in flight
+};
+
+RangeBytes range_bytes(const Problem& problem, const LayerGroupGraph& graph, int first, int last) {
+  RangeBytes bytes;
+  for (int g = first; g < last; ++g) {
+    bytes.parameters += graph.groups[g].parameters;
+    bytes.kept += graph.groups[g].kept;
+  }
+  bytes.lasting = 2 * bytes.parameters;
+  if (problem.footprint) {
+    const Problem::Footprint f = problem.footprint(layers_of(graph, first, last));
+    bytes.lasting = static_cast<double>(f.always.value);
+    bytes.kept = static_cast<double>(f.per_micro_batch.value) +
+                 static_cast<double>(f.per_sample.value) * static_cast<double>(problem.costs.micro_batch);
+  }
+  return bytes;
 }
 
 double latency_between(const Cluster& cluster, DeviceId a, DeviceId b) {
@@ -36,21 +51,10 @@ double seconds_per_byte_between(const Cluster& cluster, DeviceId a, DeviceId b) 
 }
 
 // Stages under PipeDream's weight stashing: stage s keeps S - s versions, and as many micro-batches in flight.
-bool fits_in_memory(const Problem& problem, const LayerGroupGraph& graph, int stages, int first, int last, int stage) {
-  const std::vector<int> layers = layers_of(graph, first, last);
+bool fits_in_memory(const RangeBytes& range, int stages, int stage, const Device& device) {
   const double in_flight = stages - stage;
-  double parameters = 0, kept = 0;
-  for (int g = first; g < last; ++g) {
-    parameters += graph.groups[g].parameters;
-    kept += graph.groups[g].kept;
-  }
-  if (problem.footprint) {
-    const Problem::Footprint f = problem.footprint(layers);
-    kept = static_cast<double>(f.per_micro_batch.value) +
-           static_cast<double>(f.per_sample.value) * static_cast<double>(problem.costs.micro_batch);
-  }
-  const double bytes = kept_bytes(problem, graph, first, last) + (in_flight - 1) * parameters + in_flight * kept;
-  return bytes <= static_cast<double>(problem.cluster.devices[stage].memory.value);
+  const double bytes = range.lasting + (in_flight - 1) * range.parameters + in_flight * range.kept;
+  return bytes <= static_cast<double>(device.memory.value);
 }
 
 CoRunStage co_run_stage(const DynPipeChain& chain, int first, int last) {
@@ -138,8 +142,12 @@ DynPipeChain chain_of(const Problem& problem, double lambda) {
                      std::to_string(chain.stages()) + " stages for a model of " + std::to_string(chain.layers()) +
                          " cuttable layers",
                      "use at most " + std::to_string(chain.layers()) + " ranks");
-  chain.fits = [&problem, graph, stages = chain.stages()](int first, int last, int stage) {
-    return fits_in_memory(problem, graph, stages, first, last, stage);
+  // A search asks for the same range once for every stage, and again and again.
+  const auto known = std::make_shared<std::unordered_map<std::int64_t, RangeBytes>>();
+  chain.fits = [&problem, graph, known, stages = chain.stages()](int first, int last, int stage) {
+    const auto [range, fresh] = known->try_emplace(first * (std::ssize(graph.groups) + 1) + last);
+    if (fresh) range->second = range_bytes(problem, graph, first, last);
+    return fits_in_memory(range->second, stages, stage, problem.cluster.devices[stage]);
   };
   return chain;
 }
@@ -213,7 +221,7 @@ Move move_between(const Problem& problem, const DynPipeChain& chain, const Cuts&
     while (g >= end_of(from, old_stage, chain.layers())) ++old_stage;
     while (g >= end_of(to, new_stage, chain.layers())) ++new_stage;
     if (old_stage == new_stage) continue;
-    const double bytes = kept_bytes(problem, graph, g, g + 1) - chain.parameters[g];
+    const double bytes = range_bytes(problem, graph, g, g + 1).lasting - chain.parameters[g];
     over[{old_stage, new_stage}] += bytes;
     move.bytes += bytes;
   }

@@ -34,19 +34,20 @@ class Mapping {
     std::ranges::stable_sort(longest_first_, [this](int a, int b) { return weight_[a] > weight_[b]; });
   }
 
-  LayerMap best() const {
+  LayerMap best() {
     double most = 0, all = 0;
     for (int s = 0; s < groups_; ++s) {
       most = std::max(most, own_[s] + weight_[s]);
       all += own_[s] + weight_[s];
     }
     double low = all / processors_, high = std::max(most, low);
-    LayerMap map = within(high).value();  // every group on its own processor
-    if (const auto ideal = within(low)) return *ideal;
+    LayerMap map{.first = first_}, tried = map;
+    if (within(low, map)) return map;
+    within(high, map);  // every group on its own processor
     while (high - low > 1e-9 * high) {
       const double middle = (low + high) / 2;
-      if (const auto found = within(middle)) {
-        map = *found;
+      if (within(middle, tried)) {
+        std::swap(map, tried);
         high = std::min(middle, map.period);
       } else {
         low = middle;
@@ -56,13 +57,13 @@ class Mapping {
   }
 
  private:
-  // A map of that period or less.
-  std::optional<LayerMap> within(double period) const {
+  // Whether there is a map of that period or less, and the map.
+  bool within(double period, LayerMap& map) {
     const double limit = period * (1 + kRounding);
-    LayerMap map{.first = first_,
-                 .weight_gradient = std::vector<int>(groups_, -1),
-                 .passed_channels = std::vector<int>(groups_, 0)};
-    std::vector<double> load(processors_, 0);
+    map.weight_gradient.assign(groups_, -1);
+    map.passed_channels.assign(groups_, 0);
+    std::vector<double>& load = load_;
+    load.assign(processors_, 0);
     double longest_message = 0;
     for (int s = groups_ - 1; s >= 0; --s) {
       load[s] += own_[s];
@@ -70,10 +71,10 @@ class Mapping {
       const LayerTasks& product = layers_[first_[s]];
       if (!divides_ || s == 0 || product.channels < 2 || product.product_input_gradient <= 0 ||
           product.product_message > limit)
-        return std::nullopt;
+        return false;
       const double of_channel = product.product_input_gradient / product.channels;
       const double channels = std::ceil((load[s] - limit) / of_channel);
-      if (channels >= product.channels) return std::nullopt;  // one stays, so that the group has a part of its own
+      if (channels >= product.channels) return false;  // one stays, so that the group has a part of its own
       map.passed_channels[s] = static_cast<int>(channels);
       longest_message = std::max(longest_message, product.product_message);
       load[s] -= channels * of_channel;
@@ -82,16 +83,16 @@ class Mapping {
     for (const int s : longest_first_) {
       int where = s;
       if (load[s] + weight_[s] > limit) {
-        if (message_[s] > limit) return std::nullopt;
+        if (message_[s] > limit) return false;
         longest_message = std::max(longest_message, message_[s]);
         where = static_cast<int>(std::ranges::min_element(load) - load.begin());
       }
-      if (load[where] + weight_[s] > limit) return std::nullopt;
+      if (load[where] + weight_[s] > limit) return false;
       load[where] += weight_[s];
       map.weight_gradient[s] = where;
     }
     map.period = std::max(longest_message, *std::ranges::max_element(load));
-    return map;
+    return true;
   }
 
   const std::vector<LayerTasks>& layers_;
@@ -102,6 +103,7 @@ class Mapping {
   std::vector<double> message_;       // per group: seconds of what its W is sent elsewhere
   std::vector<double> own_, weight_;  // per group: F and I; W
   std::vector<int> longest_first_;    // groups by W
+  std::vector<double> load_;          // of every processor, in within()
 };
 
 // Moves one cut by one layer, again and again, as long as the period falls.
@@ -140,14 +142,17 @@ std::vector<LayerMap> layer_maps(const std::vector<LayerTasks>& layers, int proc
     own[l + 1] = own[l] + layers[l].forward + layers[l].input_gradient;
     weight[l + 1] = weight[l] + layers[l].weight_gradient;
   }
-  for (int groups = 1; groups <= std::min(processors, count_of(layers)); ++groups) {
+  const int max_groups = std::min(processors, count_of(layers));
+  std::vector<std::vector<std::vector<int>>> balanced;    // by share, then by number of groups
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})  // of W that counts as the group's own
+    balanced.push_back(partitions_of_chain(count_of(layers), max_groups, [&](int from, int to) {
+      return own[to] - own[from] + share * (weight[to] - weight[from]);
+    }));
+  for (int groups = 1; groups <= max_groups; ++groups) {
     std::vector<std::vector<int>> starts;
-    for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {  // of W that counts as the group's own
-      std::vector<int> first = partition_chain(count_of(layers), groups, [&](int from, int to, int) {
-        return own[to] - own[from] + share * (weight[to] - weight[from]);
-      });
-      if (std::ranges::find(starts, first) == starts.end()) starts.push_back(std::move(first));
-    }
+    for (const auto& by_groups : balanced)
+      if (const std::vector<int>& first = by_groups[groups - 1]; std::ranges::find(starts, first) == starts.end())
+        starts.push_back(first);
     for (int used = groups; used <= processors; ++used) {
       std::optional<LayerMap> best;
       for (const std::vector<int>& first : starts) {
