@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -363,25 +364,36 @@ std::vector<std::string> repeated_results(std::span<const Record> records) {
   return sentences;
 }
 
-std::vector<const Record*> latest_of(std::span<const Record> records) {
+static std::vector<const Record*> latest_of(std::span<const Record* const> records) {
   std::map<std::string_view, std::size_t> place;
   std::vector<const Record*> result;
-  for (const Record& record : records) {
-    const auto [found, added] = place.emplace(record.digest, result.size());
+  for (const Record* record : records) {
+    const auto [found, added] = place.emplace(record->digest, result.size());
     if (added) {
-      result.push_back(&record);
-    } else if (is_result(record) || !is_result(*result[found->second])) {
-      result[found->second] = &record;
+      result.push_back(record);
+    } else if (is_result(*record) || !is_result(*result[found->second])) {
+      result[found->second] = record;
     }
   }
   return result;
 }
 
+std::vector<const Record*> latest_of(std::span<const Record> records) {
+  std::vector<const Record*> all;
+  for (const Record& record : records) all.push_back(&record);
+  return latest_of(all);
+}
+
 std::vector<Record> latest(std::vector<Record> records) {
-  std::vector<Record> result, cases;
-  for (Record& record : records) (record.environment.validation ? result : cases).push_back(std::move(record));
-  for (const Record* record : latest_of(cases))
-    result.push_back(std::move(cases[static_cast<std::size_t>(record - cases.data())]));
+  std::vector<const Record*> kept, cases;
+  for (const Record& record : records) (record.environment.validation ? kept : cases).push_back(&record);
+  std::ranges::copy(latest_of(cases), std::back_inserter(kept));
+  // Nearly always all, as they are: moving them takes the memory of a Record for each once more.
+  if (kept.size() == records.size() && std::ranges::is_sorted(kept)) return records;
+  std::vector<Record> result;
+  result.reserve(kept.size());
+  for (const Record* record : kept)
+    result.push_back(std::move(records[static_cast<std::size_t>(record - records.data())]));
   return result;
 }
 

@@ -107,6 +107,34 @@ E read_named(JsonReader& in, const std::string& key) {
   in.fail(key, "'" + name + "' is not a " + key, suggestion(name, names));
 }
 
+// The value of a number or a text without its key, which costs most of the reading of long lists. None: value_at() has
+// it, or its error.
+template <class T>
+std::optional<T> plain_value(const Json& value, const FieldForm& form) {
+  if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+    if (!value.is_number_unsigned()) return std::nullopt;
+    const auto number = value.get<std::uint64_t>();
+    if (!std::in_range<T>(number)) return std::nullopt;
+    const T whole = static_cast<T>(number);
+    if (form.bounded() && (whole < static_cast<T>(form.least) || whole > static_cast<T>(form.most)))
+      return std::nullopt;
+    return whole;
+  } else if constexpr (std::same_as<T, double>) {
+    if (!value.is_number()) return std::nullopt;
+    const double number = value.get<double>();
+    if (form.bounded() && !(number >= form.least && number <= form.most)) return std::nullopt;
+    return number;
+  } else if constexpr (std::same_as<T, std::string>) {
+    return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
+  } else if constexpr (is_optional<T>) {
+    if (value.is_null()) return T();
+    std::optional<typename T::value_type> plain = plain_value<typename T::value_type>(value, form);
+    return plain ? std::optional<T>(std::move(plain)) : std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+}
+
 template <class T>
 T value_at(JsonReader& in, const std::string& key, const FieldForm& form, const std::string& unknown) {
   if constexpr (std::same_as<T, bool>) {
@@ -126,10 +154,16 @@ T value_at(JsonReader& in, const std::string& key, const FieldForm& form, const 
     if (in.is_null(key)) return std::nullopt;
     return value_at<typename T::value_type>(in, key, form, unknown);
   } else if constexpr (is_vector<T>) {
+    using Element = typename T::value_type;
     T values;
     JsonReader list = in.list(key);
-    for (const std::string& index : list.keys())
-      values.push_back(value_at<typename T::value_type>(list, index, form, unknown));
+    values.reserve(list.json().size());
+    for (const Json& element : list.json()) {
+      if (std::optional<Element> plain = plain_value<Element>(element, form))
+        values.push_back(*std::move(plain));
+      else
+        values.push_back(value_at<Element>(list, std::to_string(values.size()), form, unknown));
+    }
     return values;
   } else if constexpr (is_pair<T>) {
     JsonReader list = in.list(key);

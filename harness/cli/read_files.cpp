@@ -17,7 +17,10 @@ std::vector<Record> read_files(const std::vector<std::string>& files, RecordUse 
   for (const std::string& file : files) {
     StoredRecords stored = read_records(file, use);
     for (const std::string& warning : stored.warnings) fmt::print(stderr, "warning: {}\n", visible(warning));
-    std::ranges::move(stored.records, std::back_inserter(records));
+    if (records.empty())
+      records = std::move(stored.records);
+    else
+      std::ranges::move(stored.records, std::back_inserter(records));
   }
   if (records.empty()) throw InputError(files.front(), "holds no record", "make some with sluice run");
   const std::vector<std::string> repeated = repeated_results(records);
