@@ -80,8 +80,10 @@ int export_command(const ExportArguments& a) {
   if (a.files.empty()) throw InputError("export", "there is no file of records", "name one, or give --format chakra");
   if (a.curves && a.ranks)
     throw InputError("--per-rank", "goes with the runs, not with their curves", "give one of them");
-  const std::vector<Record> records = filtered(read_files(a.files, RecordUse::figures), a.filter);
-  const FlatTable table = a.curves ? curves_table(records) : a.ranks ? ranks_table(records) : records_table(records);
+  const auto table_of = [&](const std::vector<Record>& records) {
+    return a.curves ? curves_table(records) : a.ranks ? ranks_table(records) : records_table(records);
+  };
+  const FlatTable table = table_of(filtered(read_files(a.files, RecordUse::figures), a.filter));
   fmt::print("{}", a.format == "csv" ? to_csv(table) : to_json_lines(table));
   return 0;
 }
