@@ -366,7 +366,7 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
   CLI::Option* add = c->get_option("--add");
   c->add_flag("--train", a->train, "With --add: its trainings, too")->needs(add);
   c->add_flag("--wall", a->wall,
-              "With --add: the cases on the wall clock, too, of all systems (10 idle minutes): times of "
+              "With --add: the cases on the wall clock, too, of all systems (40 idle minutes): times of "
               "another machine do not compare")
       ->needs(add);
   add_value(c, "-o,--out", a->out, "FILE", "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
