@@ -54,19 +54,19 @@ std::string table(const Leaderboard& board, const std::vector<BoardRow>& rows, c
 std::string leaderboard_html(const Leaderboard& board, const std::string& version) {
   std::string commits;
   for (const std::string& commit : board.commits) commits += (commits.empty() ? "" : ", ") + commit;
-  const std::string title = escape_html(board.description.title);
-  return filled_page(
-      "leaderboard.html",
-      {{"title", title},
-       {"report_style", std::string(page_file("report.css"))},
-       {"style", std::string(page_file("leaderboard.css"))},
-       {"text", escape_html(board.description.text)},
-       {"source", escape_html(fmt::format("{} · sweep {} · records of {}", version, board.description.sweep, commits))},
-       {"synchronous", table(board, board.synchronous, "synchronous")},
-       {"cell_note", kCellNote},
-       {"stale_note", kStaleNote},
-       {"asynchronous", table(board, board.asynchronous, "asynchronous")},
-       {"script", std::string(page_file("leaderboard.js"))}});
+  const BoardDescription& d = board.description;
+  const std::string title = escape_html(d.title);
+  const std::string source = fmt::format("{} · sweep {} · records of {}", version, d.sweep, commits);
+  return filled_page("leaderboard.html", {{"title", title},
+                                          {"report_style", std::string(page_file("report.css"))},
+                                          {"style", std::string(page_file("leaderboard.css"))},
+                                          {"text", escape_html(d.text)},
+                                          {"source", escape_html(source)},
+                                          {"synchronous", table(board, board.synchronous, "synchronous")},
+                                          {"cell_note", kCellNote},
+                                          {"stale_note", kStaleNote},
+                                          {"asynchronous", table(board, board.asynchronous, "asynchronous")},
+                                          {"script", std::string(page_file("leaderboard.js"))}});
 }
 
 }  // namespace sluice

@@ -61,7 +61,7 @@ class Costs {
             r == 1 ? 0 : 2 * (r - 1) / r * between(gradients_, first, last) / set.within};
   }
 
-  // F + B of compute() is work() times seconds_of_work(), but for rounding.
+  // F + B of compute() is work() times seconds_of_work(), except for rounding.
   double work(int first, int last) const { return between(forward_, first, last) + between(backward_, first, last); }
   static double seconds_of_work(const DeviceSet& set) {
     return 1 / (static_cast<double>(set.devices.size()) * set.speed);
@@ -231,7 +231,7 @@ class DappleSearch {
       if (!partial.stages.empty())
         longer.timed.push_back(costs_.network(first, partial.stages.back().devices.size(), set.devices.size(), into));
       // No iteration is shorter than its micro-batches on the slowest stage: the pivot takes as long, without the
-      // stages between the two. But for rounding.
+      // stages between the two. The factor 1 - 1e-9 allows for rounding.
       double slowest = 0;
       for (const LatencyStage& stage : longer.timed) slowest = std::max(slowest, stage.forward + stage.backward);
       const double least_share = (1 - 1e-9) * options_.microbatches, of_set = costs_.seconds_of_work(set),

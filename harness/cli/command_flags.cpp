@@ -455,7 +455,7 @@ void add_new(CLI::App& app, Chosen& chosen) {
   for (const BaselineKind& k : baseline_kinds()) kinds += (kinds.empty() ? "" : "; ") + k.kind + ": " + k.what;
   add_value(c, "--kind", a->kind, "NAME",
             "Of a baseline: " + kinds +
-                " (default: flush). Of a workload: code: C++, taken up by the next build; file: JSON, needs no build "
+                " (default: flush). Of a workload: code: C++, compiled by the next build; file: JSON, needs no build "
                 "(default: code)");
   add_value(c, "--like", a->like, "NAME", "The workload that a workload's file is to be a copy of");
   add_value(c, "--folder", a->folder, "FOLDER",
