@@ -30,6 +30,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a file that is open for reading: whether it is empty, or begins as a record or an empty line does.
+bool begins_like_records(int file) {
+  char first = '{';
+  return ::pread(file, &first, 1, 0) >= 0 && (first == '{' || first == '\n');
+}
+
 // All of `text`, or an errno.
 int write_all(int file, std::string_view text) {
   while (!text.empty()) {
@@ -75,6 +81,28 @@ bool is_json_object(std::string_view line) { return Json::parse_if_json(line).va
     throw InputError("", text.starts_with(place) ? where + ":" + text.substr(place.size()) : text);
   }
   throw InputError(where, "is not JSON");
+}
+
+bool closes_its_braces(std::string_view line) {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') in_text = !in_text;
+    if (in_text) {
+      i += line[i] == '\\' ? 1 : 0;
+    } else {
+      depth += (line[i] == '{' ? 1 : 0) - (line[i] == '}' ? 1 : 0);
+    }
+  }
+  return depth == 0;
+}
+
+// Whether a process that was killed may have left this of a record's line. A line whose only fault is a key that stands
+// twice was edited.
+bool is_torn(const std::string& line, bool ended) {
+  constexpr std::string_view kBegin = R"({"batch":)";
+  return line.starts_with(kBegin.substr(0, std::min(kBegin.size(), line.size()))) &&
+         !(ended ? line.ends_with('}') : closes_its_braces(line));
 }
 
 constexpr std::size_t kLinesAtATime = 512;
@@ -147,8 +175,7 @@ StoredRecords read_records(const fs::path& path, RecordUse use) {
       }
       const std::string where = fmt::format("{}:{}", path.string(), line.number);
       const bool last = line.number == number - 1 && (!line.ended || file.peek() == std::ifstream::traits_type::eof());
-      const bool whole = line.ended && line.text.ends_with('}');  // edited, say so that a key stands twice
-      if (!last || whole) reject_line(line.text, where);
+      if (!last || !is_torn(line.text, line.ended)) reject_line(line.text, where);
       result.warnings.push_back(where + ": the last line is torn and was skipped");
       more = false;
     }
@@ -165,7 +192,7 @@ std::set<std::string> finished_digests(const std::vector<Record>& records) {
 
 Store::Store(fs::path path) : path_(std::move(path)), name_(path_.string()) {
   std::error_code error;
-  if (const fs::path folder = path_.parent_path(); !folder.empty()) {
+  if (const fs::path folder = path_.parent_path(); !folder.empty() && path_.has_filename()) {
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder))
       throw InputError(folder.string(), "cannot create the folder: " + (error ? error.message() : "not a folder"),
@@ -189,20 +216,11 @@ Store::~Store() { ::close(file_); }
 
 void Store::check_lines() const {
   const std::string advice = "name a new file, or one of records, with --out";
-  // What every line of ours begins with; read first, as a line of a file that is not ours may have any length.
-  constexpr std::string_view kBegin = R"({"batch":)";
-  const auto torn_begin = [&](std::string_view line) {
-    return line.starts_with(kBegin.substr(0, std::min(kBegin.size(), line.size())));
-  };
-  const off_t size = size_of(file_);
-  char first = '{';
-  if (size > 0 && (::pread(file_, &first, 1, 0) != 1 || (first != '{' && first != '\n')))
+  // Before reading: a line of a file that is not ours may have any length.
+  if (!begins_like_records(file_))
     throw InputError(name_, "is not a file of records; results are not added to it", advice);
   try {
-    const StoredRecords stored = read_records(name_);
-    std::string line = stored.warnings.empty() ? "" : last_line(file_, size);
-    if (line.ends_with('\n')) line.pop_back();
-    if (!torn_begin(line)) throw InputError(name_, "the last line is not the beginning of a record");
+    read_records(name_);
   } catch (const InputError& e) {
     throw InputError("", std::string(e.what()) + "; results are added to records alone", advice);
   }
@@ -221,8 +239,13 @@ void Store::mend() {
     warnings_.push_back(name_ + ": the last line had no line end; it was added");
     return;
   }
-  const std::string aside = path_.string() + ".torn";
-  const int torn = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const std::string aside = output_place(path_.string() + ".torn").string();
+  const int torn = ::open(aside.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (torn >= 0 && !begins_like_records(torn)) {
+    ::close(torn);
+    throw InputError(aside, "holds something else than lines that were torn; that of " + name_ + " is not added to it",
+                     "move it to another name");
+  }
   int error = torn < 0 ? errno : write_all(torn, ended ? line : line + "\n");
   if (torn >= 0) {
     if (error == 0 && ::fdatasync(torn) != 0) error = errno;

@@ -161,6 +161,38 @@ TEST_F(StoreTest, AWholeLineWithAKeyTwiceIsAnErrorAndNotTorn) {
   EXPECT_EQ(content(path), line);
 }
 
+TEST_F(StoreTest, ALastLineWithoutItsEndIsTornOnlyIfItIsTheBeginningOfARecord) {
+  const fs::path path = folder_ / "runs.jsonl";
+  Store(path).append(record("a"));
+  const std::string line = content(path);
+  std::string twice = line.substr(0, line.size() - 1);
+  twice.insert(1, "\"batch\":1,");
+  for (const std::string& last : {twice, std::string("my notes"), std::string("[1, 2"), std::string("1e999\n")}) {
+    put(path, line + last);
+    EXPECT_NE(message_of<InputError>([&] { read_records(path); }).find("runs.jsonl:2"), std::string::npos) << last;
+    EXPECT_THROW(Store{path}, InputError) << last;
+    EXPECT_EQ(content(path), line + last);
+  }
+}
+
+TEST_F(StoreTest, WhatIsNotATornLineStaysInTheFileBesideIt) {
+  const fs::path path = folder_ / "runs.jsonl", aside = folder_ / "runs.jsonl.torn";
+  put(path, "{\"ba");
+  put(aside, "my notes\n");
+  EXPECT_NE(message_of<InputError>([&] { Store store(path); }).find("runs.jsonl.torn: holds something else"),
+            std::string::npos);
+  EXPECT_EQ(content(aside), "my notes\n");
+  EXPECT_EQ(content(path), "{\"ba");
+  fs::remove(aside);
+  ASSERT_EQ(::mkfifo(aside.c_str(), 0666), 0);  // opened for writing, it would wait for a reader
+  EXPECT_NE(message_of<InputError>([&] { Store store(path); }).find("runs.jsonl.torn: is a pipe"), std::string::npos);
+}
+
+TEST_F(StoreTest, APathThatEndsLikeAFolderMakesNone) {
+  EXPECT_THROW(Store(folder_ / "runs/"), InputError);
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
 TEST_F(StoreTest, EveryBeginningOfARecordIsSetAside) {
   const fs::path path = folder_ / "runs.jsonl";
   Store(path).append(record("a"));

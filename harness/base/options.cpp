@@ -26,7 +26,7 @@ bool Options::holds(const OptionCondition& condition) const {
 }
 
 std::string to_text(const OptionCondition& condition) {
-  return (condition.except ? "not " : "") + condition.option + fmt::format("={}", fmt::join(condition.values, "|"));
+  return fmt::format("{}{}={}", condition.option, condition.except ? "!" : "", fmt::join(condition.values, "|"));
 }
 
 OptionSpec only_with(OptionSpec spec, std::string option, std::vector<std::string> values) {

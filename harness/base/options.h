@@ -15,7 +15,7 @@ struct OptionCondition {
   std::vector<std::string> values;
   bool except = false;
 };
-std::string to_text(const OptionCondition& condition);  // "variant=auto", "planner=paper|code", "not moves=none"
+std::string to_text(const OptionCondition& condition);  // "variant=auto", "planner=paper|code", "moves!=none"
 
 struct OptionSpec {
   std::string name;

@@ -78,7 +78,7 @@ TEST(OptionsTest, AnOptionWithoutItsPartnerHasItsDefault) {
   EXPECT_EQ(values({{"limit", "1"}, {"planner", "code"}, {"units", "3"}}),
             (Values{{"planner", "code"}, {"limit", "1"}, {"units", "2"}}));
   EXPECT_EQ(to_text(specs[1].only_with.front()), "planner=paper|code");
-  EXPECT_EQ(to_text(specs[2].only_with.front()), "not limit=1|60");
+  EXPECT_EQ(to_text(specs[2].only_with.front()), "limit!=1|60");
 }
 
 }  // namespace

@@ -35,6 +35,11 @@ fs::path output_place(const fs::path& path) {
   if (::stat(path.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode)) fail(kind_of(status.st_mode));
     if (::access(path.c_str(), W_OK) != 0) fail("cannot be opened for writing: " + errno_text(errno));
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+      struct stat printed {};
+      if (::fstat(stream, &printed) == 0 && printed.st_dev == status.st_dev && printed.st_ino == status.st_ino)
+        fail("is the file that this command prints to");
+    }
     return fs::canonical(path);
   }
   const int missing = errno;

@@ -8,7 +8,7 @@
 namespace sluice {
 
 // The file at `path`, with links resolved: a regular file, or a new name in a folder. Throws InputError at the path for
-// a folder, a device, a pipe, a socket, a link to no file, and a file or folder without permission to write.
+// a folder, a device, a pipe, a socket, a link to no file, a file that is printed to, and one that may not be written.
 std::filesystem::path output_place(const std::filesystem::path& path);
 
 // An output that is written once, at the end of a command.

@@ -1,6 +1,7 @@
 // What an output may replace.
 #include "harness/base/output_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,6 +101,17 @@ TEST_F(OutputFileTest, RejectsAnythingElseAndLeavesIt) {
   for (const char* link : {"to_notes", "to_pipe", "to_device", "to_nothing"})
     EXPECT_TRUE(fs::is_symlink(folder_ / link));
   EXPECT_FALSE(fs::exists(folder_ / "nothing"));
+}
+
+TEST_F(OutputFileTest, RejectsTheFileThatIsPrintedTo) {
+  put("page", "page");
+  const int before = ::dup(STDERR_FILENO), file = ::open((folder_ / "page").c_str(), O_WRONLY | O_APPEND);
+  ASSERT_GE(::dup2(file, STDERR_FILENO), 0);
+  const std::string error = error_of("page");
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(file);
+  EXPECT_NE(error.find("is the file that this command prints to"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "harness/base/error.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/run/sweep_runner.h"
@@ -241,6 +242,15 @@ TEST_F(Records, OfKilledShardsAreFoundByAnyLaterRunAndStoredOnce) {
   EXPECT_EQ(stored(), (Digests{"b", "c"}));
   EXPECT_FALSE(std::filesystem::exists(file() + ".early"));
   EXPECT_FALSE(std::filesystem::exists(file() + ".early.0-of-2"));
+}
+
+TEST_F(Records, WhatIsNoRecordStaysInTheFileOfEarlyOnes) {
+  Store store(file());
+  std::ofstream(file() + ".early") << "my notes\n";
+  EXPECT_THROW(RecordsInOrder(store, std::nullopt), InputError);
+  std::string text;
+  std::getline(std::ifstream(file() + ".early"), text);
+  EXPECT_EQ(text, "my notes");
 }
 
 TEST_F(Records, OfAShardOfAnotherNumberWaitWhileShardsRunThatMayHaveBegunItsCases) {
