@@ -339,6 +339,6 @@ static Json printable(const Json& value) {
   return copy;
 }
 
-std::string spec_text(const Chart& chart) { return printable(chart.spec).dump(1) + "\n"; }
+std::string spec_text(const Json& spec) { return printable(spec).dump(1) + "\n"; }
 
 }  // namespace sluice

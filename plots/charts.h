@@ -38,7 +38,7 @@ struct Timeline {
 
 // The Vega-Lite document in its file. Texts come from records: characters that are invalid in XML are made visible,
 // because no renderer draws them.
-std::string spec_text(const Chart& chart);
+std::string spec_text(const Json& spec);
 
 // The charts of one experiment: one workload, cluster, clock, cost source, global batch and length, every rank count,
 // with equal and with tuned learning rates. `comparisons` hold the numbers of the charts, by rank count, equal before

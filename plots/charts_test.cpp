@@ -422,7 +422,7 @@ TEST(Charts, TextsForNames) {
 
 TEST(Charts, CharactersThatNoRendererDrawsAreMadeVisible) {
   const Json spec = {{"title", "my \x1b[1mnet\x01"}, {"data", Json::array({{{"name", "\xef\xbf\xbe"}}})}, {"width", 3}};
-  const Json made = Json::parse(spec_text({"a", "a", spec}), "a");
+  const Json made = Json::parse(spec_text(spec), "a");
   EXPECT_EQ(made["title"], "my \\x1b[1mnet\\x01");
   EXPECT_EQ(made["data"][0]["name"], "\\ufffe");
   EXPECT_EQ(made["width"], 3);

@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/markdown_text.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/read_text.h"
 #include "harness/base/visible_text.h"
 #include "plots/markdown.h"
@@ -284,11 +285,11 @@ std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs
       page_file(out / (page.name + ".md"));
       for (const Chart& picture : page.pictures) picture_file(out / (picture.name + ".svg"));
     }
-    const fs::path drawing = out / ".drawing";
-    fs::remove_all(drawing);
-    fs::create_directories(drawing);
+    const PassingFolder passing(new_drawing_folder(out));
+    const fs::path& drawing = passing.path;
     for (const FindingsPage& page : pages)
-      for (const Chart& picture : page.pictures) write_text(drawing / (picture.name + ".vl.json"), spec_text(picture));
+      for (const Chart& picture : page.pictures)
+        write_text(drawing / (picture.name + ".vl.json"), spec_text(picture.spec));
     render_charts(renderer, drawing);
     for (const FindingsPage& page : pages) {
       remove_old_pictures(page, out);
@@ -298,7 +299,6 @@ std::vector<fs::path> write_findings(std::span<const fs::path> studies, const fs
       files.push_back(out / (page.name + ".md"));
       page_file(files.back()).write(page.markdown);
     }
-    fs::remove_all(drawing);
   } catch (const fs::filesystem_error& failure) {
     throw RunError(std::string("the findings cannot be written: ") + failure.what());
   }

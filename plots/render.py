@@ -6,11 +6,12 @@
 Makes NAME.svg (and what --formats names besides) of every NAME.vl.json in CHARTS_DIR, on all
 cores. CHARTS_DIR/.rendered.json keeps a hash of what each chart was drawn from: a chart that has
 not changed is not drawn again. --points: a unit of a chart is 1/72 inch. Needs the package
-`vl-convert-python`. Exit codes: 0 done, 1 a chart could not be rendered, 3 the package is missing.
+`vl-convert-python`. Exit codes: 0 done, 1 a chart could not be rendered, 3 the package is missing,
+4 a process that draws crashed.
 """
 
 import argparse
-import concurrent.futures
+import concurrent.futures.process
 import hashlib
 import json
 import os
@@ -47,6 +48,10 @@ def hash_of(spec):
     return hashlib.sha256(drawn_by.encode() + spec.read_bytes()).hexdigest()
 
 
+def words(error):
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+
+
 def in_unit(svg, old, new):
     """With width and height in another unit."""
     size = rf'(<svg [^>]*?width="[0-9.]+){old}(" height="[0-9.]+){old}"'
@@ -76,8 +81,10 @@ def draw(stem, formats, points):
             write(pathlib.Path(stem + ".pgf"), svg_to_pgf(svg))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # ValueError, or the panic of a library in Rust, which is no Exception
-        return f"{stem}.vl.json: {error}"
+    except Exception as error:
+        return f"{stem}.vl.json: {words(error)}"
+    except BaseException:  # the panic of a library in Rust, whose words are for its authors
+        return f"{stem}.vl.json: the library that draws crashed: no more memory or threads (ulimit), or a defect of it"
     return ""
 
 
@@ -108,9 +115,23 @@ def main():
     if not wanted <= set(FORMATS):
         parser.error(f"no such format: {', '.join(sorted(wanted - set(FORMATS)))}")
 
-    state_path = arguments.charts / ".rendered.json"
+    messages = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+    with open(os.devnull, "w") as nowhere:  # for what libraries print while they crash
+        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    try:
+        return render(arguments.charts, wanted, arguments.points, messages)
+    except concurrent.futures.process.BrokenProcessPool:
+        return 4
+    except (OSError, MemoryError, RuntimeError) as error:
+        print(words(error), file=messages)
+        return 1
+
+
+def render(charts, wanted, points, messages):
+    """Returns the exit code."""
+    state_path = charts / ".rendered.json"
     before, state, due = read_state(state_path), {}, []
-    for spec in sorted(arguments.charts.glob("*.vl.json")):
+    for spec in sorted(charts.glob("*.vl.json")):
         stem = str(spec).removesuffix(".vl.json")
         name, current = os.path.basename(stem), hash_of(spec)
         if before.get(name) != current:
@@ -123,10 +144,10 @@ def main():
             due.append((stem, missing))
     # A drawing that is cut off here leaves no chart with the hash of another.
     write(state_path, json.dumps(state, indent=0))
-    problems = draw_all(due, arguments.points)
+    problems = draw_all(due, points)
     for (stem, _), problem in zip(due, problems):
         if problem:
-            print(problem, file=sys.stderr)
+            print(problem, file=messages)
         else:
             state[os.path.basename(stem)] = hash_of(pathlib.Path(stem + ".vl.json"))
     write(state_path, json.dumps(state, indent=0))

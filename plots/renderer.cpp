@@ -2,6 +2,7 @@
 #include "plots/renderer.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include "harness/base/read_text.h"
 #include "harness/base/run_program.h"
 #include "harness/base/split.h"
+#include "harness/base/stop.h"
 
 namespace sluice {
 
@@ -21,6 +23,36 @@ std::string read_whole_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
+
+fs::path new_drawing_folder(const fs::path& parent) {
+  std::error_code failure;
+  fs::create_directories(parent, failure);
+  if (failure) throw InputError(parent.string(), "cannot be made: " + failure.message(), "choose another folder");
+  std::string name = (parent / ".drawing-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw RunError(name + ": cannot be made: " + errno_text(errno));
+  set_scratch_folder(name);
+  handle_signals();
+  end_after_signal(Seconds(0), "interrupted");
+  return name;
+}
+
+OutputFile picture_output(const fs::path& path, PictureFormat format) {
+  using Text = const std::string&;
+  switch (format) {
+    case PictureFormat::png:
+      return {path, "a PNG", [](Text text) { return text.starts_with("\x89PNG"); }};
+    case PictureFormat::pdf:
+      return {path, "a PDF", [](Text text) { return text.starts_with("%PDF"); }};
+    case PictureFormat::pgf:
+      return {path, "a figure of sluice", [](Text text) { return text.starts_with("% Drawn by sluice"); }};
+    default:
+      return {path, "an SVG", [](Text text) { return text.starts_with("<svg") || text.starts_with("<?xml"); }};
+  }
+}
+
+bool is_specification(const std::string& text) { return text.starts_with("{\n \"$schema\""); }
+
+OutputFile specification_output(const fs::path& path) { return {path, "a chart's specification", is_specification}; }
 
 std::vector<PictureFormat> parse_formats(const std::string& text, const std::string& flag) {
   std::vector<PictureFormat> formats;
@@ -45,9 +77,7 @@ void render_charts(const Renderer& renderer, const fs::path& charts, const std::
       renderer.empty() ? ProgramEnd{.error = ENOENT} : run_program(command, {.with_errors = true, .max_output = 2000});
   if (ended.ok()) return;
 
-  std::string line;
-  for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
-  const std::string where = "the charts are written as Vega-Lite specs to " + charts.string() + ", but ";
+  const std::string where = "the charts cannot be drawn: ";
   const std::string python = renderer.empty() ? "python3" : renderer.front();
   // 3: render.py says that its package is missing. 127: what env(1) and shells say for "not found".
   if (ended.error == 0 && ended.code == 3)
@@ -55,9 +85,11 @@ void render_charts(const Renderer& renderer, const fs::path& charts, const std::
   if (ended.error != 0 || ended.code == 127)
     throw RunError(
         fmt::format("{}the renderer '{}' cannot be started ({}); run ./quickstart to set it up, or: "
-                    "python3 -m pip install vl-convert-python && python3 plots/render.py {}",
-                    where, python, errno_text(ended.error ? ended.error : ENOENT), charts.string()));
-  throw RunError(fmt::format("{}rendering ended with code {}; run: {}\n{}", where, ended.code, line, ended.output));
+                    "python3 -m pip install vl-convert-python",
+                    where, python, errno_text(ended.error ? ended.error : ENOENT)));
+  if (ended.code > 128 || ended.code == 4)  // it, or a process of it; what it printed is for its authors
+    throw RunError(where + "the renderer crashed: out of memory (ulimit -v), or a defect of vl-convert");
+  throw RunError(fmt::format("{}the renderer ended with code {}: {}", where, ended.code, ended.output));
 }
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ void remove_other_charts(const fs::path& folder, const std::set<std::string>& na
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(".vl.json")) continue;
     const std::string name = file.substr(0, file.size() - 8);
-    if (!names.contains(name)) old.push_back(folder / name);
+    if (!names.contains(name) && is_specification(read_whole_file(entry.path()))) old.push_back(folder / name);
   }
   for (const fs::path& stem : old)
     for (const char* ending : {".vl.json", ".svg", ".png", ".pdf"}) fs::remove(stem.string() + ending);
@@ -62,11 +62,16 @@ Report write_report(std::span<const Record> records, const fs::path& out_dir, co
   try {
     std::set<std::string> names;
     for (const Chart& chart : charts) names.insert(chart.name);
-    remove_other_charts(folder, names);
+    std::vector<OutputFile> specifications;  // with the pictures, all are checked before anything is written
     for (const Chart& chart : charts) {
       report.charts.push_back(folder / (chart.name + ".vl.json"));
-      write_text(report.charts.back(), spec_text(chart));
+      specifications.push_back(specification_output(report.charts.back()));
+      picture_output(folder / (chart.name + ".svg"), PictureFormat::svg);
+      for (const PictureFormat format : formats)
+        picture_output(folder / (chart.name + "." + choice_name(format)), format);
     }
+    remove_other_charts(folder, names);
+    for (std::size_t i = 0; i < charts.size(); ++i) specifications[i].write(spec_text(charts[i].spec));
     render_charts(renderer, folder, formats);
     std::map<std::string, std::string> pictures;
     for (const std::string& name : names) pictures[name] = read_whole_file(folder / (name + ".svg"));

@@ -141,11 +141,14 @@ TEST_F(ReportTest, SaysInWordsWhatTheStudyShows) {
 
 TEST_F(ReportTest, RemovesChartsOfAnEarlierReport) {
   fs::create_directories(folder_ / "out" / "charts");
-  for (const char* name : {"old.vl.json", "old.png", "mine.png"})
+  for (const char* name : {"old.png", "mine.png", "theirs.vl.json"})
     std::ofstream(folder_ / "out" / "charts" / name) << "x";
+  std::ofstream(folder_ / "out" / "charts" / "old.vl.json") << "{\n \"$schema\": \"\"\n}\n";
   write_report(records_, folder_ / "out", renderer("true"));
   EXPECT_FALSE(fs::exists(folder_ / "out" / "charts" / "old.png"));
-  EXPECT_TRUE(fs::exists(folder_ / "out" / "charts" / "mine.png"));  // not a chart of ours
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "charts" / "old.vl.json"));
+  for (const char* name : {"mine.png", "theirs.vl.json"})  // no charts of ours
+    EXPECT_TRUE(fs::exists(folder_ / "out" / "charts" / name)) << name;
 }
 
 TEST_F(ReportTest, EscapesWhatRecordsSay) {

@@ -5,6 +5,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
+#include "harness/base/passing_folder.h"
 #include "harness/base/read_text.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
@@ -12,6 +13,7 @@
 #include "harness/cli/find_renderer.h"
 #include "harness/cli/read_files.h"
 #include "harness/pipeline/system.h"
+#include "plots/charts.h"
 #include "plots/figure.h"
 #include "plots/renderer.h"
 #include "results/record_filter.h"
@@ -77,19 +79,16 @@ int figure_command(const FigureArguments& a) {
   const Json spec = figure_spec(records, options);
 
   const fs::path out = a.out.empty() ? "." : a.out;
-  std::error_code failure;
-  const fs::path drawing = out / ".drawing";
-  fs::remove_all(drawing, failure);
-  fs::create_directories(drawing, failure);
-  if (failure) throw InputError("--out", "'" + out.string() + "' cannot be made: " + failure.message());
-  write_text(drawing / (a.kind + ".vl.json"), spec.dump(1) + "\n");
-  render_charts(find_renderer(), drawing, formats, /*in_points=*/true);
-  for (const PictureFormat format : formats) {
-    const std::string name = a.kind + "." + choice_name(format);
-    write_text(out / name, read_whole_file(drawing / name));
-    fmt::print("figure: {}\n", visible((out / name).string()));
+  const PassingFolder drawing(new_drawing_folder(out));
+  std::vector<OutputFile> pictures;  // all are checked before the first is drawn
+  const auto name_of = [&](PictureFormat format) { return a.kind + "." + choice_name(format); };
+  for (const PictureFormat format : formats) pictures.push_back(picture_output(out / name_of(format), format));
+  write_text(drawing.path / (a.kind + ".vl.json"), spec_text(spec));
+  render_charts(find_renderer(), drawing.path, formats, /*in_points=*/true);
+  for (std::size_t i = 0; i < formats.size(); ++i) {
+    pictures[i].write(read_whole_file(drawing.path / name_of(formats[i])));
+    fmt::print("figure: {}\n", visible((out / name_of(formats[i])).string()));
   }
-  fs::remove_all(drawing, failure);
   return 0;
 }
 

@@ -208,6 +208,27 @@ TEST_F(HostileInput, AnOutputReplacesNothingThatIsNotOurs) {
   EXPECT_TRUE(fs::is_symlink(at("link")));
 }
 
+TEST_F(HostileInput, APictureReplacesNothingThatIsNotOne) {
+  ASSERT_EQ(
+      sluice({"run", "-s", "gpipe", "-w", "tiny", "-n", "2", "--clock", "virtual", "--no-train", "--out", "a.jsonl"})
+          .code,
+      0);
+  const std::string chart = "report/charts/throughput-tiny-virtual-analytic";
+  fs::create_directories(at("report/charts"));
+  fs::create_directories(at("drawn/.drawing"));
+  for (const std::string& name : {std::string("throughput.pdf"), chart + ".svg", chart + ".png",
+                                  std::string("report/charts/mine.vl.json"), std::string("drawn/.drawing/notes.txt")})
+    put(name, "my notes");
+  expect({{{"figure", "throughput", "a.jsonl"}, {"throughput.pdf", "holds something else than a PDF"}},
+          {{"report", "a.jsonl", "--out", "report"}, {"analytic.svg", "holds something else than an SVG"}}});
+  fs::remove(at(chart + ".svg"));
+  expect({{{"report", "a.jsonl", "--out", "report", "--formats", "svg,png"}, {"analytic.png"}}});
+  sluice({"figure", "throughput", "a.jsonl", "--out", "drawn"});  // with or without a renderer
+  for (const std::string& name : {std::string("throughput.pdf"), chart + ".png",
+                                  std::string("report/charts/mine.vl.json"), std::string("drawn/.drawing/notes.txt")})
+    EXPECT_EQ(content(at(name)), "my notes") << name;
+}
+
 TEST_F(HostileInput, AnOutputReplacesItsOwnKind) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(sluice({"schedule", "--system", "1f1b", "--trace", "t.json"}).code, 0);

@@ -79,10 +79,8 @@ Json json_of(const PaperOutcomes& paper) {
 }
 
 void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& papers) {
-  const PassingFolder passing(folder / ".drawing");
+  const PassingFolder passing(new_drawing_folder(folder));
   const fs::path& drawing = passing.path;
-  fs::remove_all(drawing);
-  fs::create_directories(drawing);
   std::vector<Chart> charts;
   for (const PaperOutcomes& paper : papers) {
     const std::string file = (folder / (paper.claims.paper + ".results.json")).string();
@@ -92,7 +90,7 @@ void write_pages(const fs::path& folder, const std::vector<PaperOutcomes>& paper
     page_file(folder / (paper.claims.paper + ".md")).write(paper_page(stored));
     Chart chart = paper_chart(stored);
     if (chart.spec.is_null()) continue;
-    write_text(drawing / (chart.name + ".vl.json"), spec_text(chart));
+    write_text(drawing / (chart.name + ".vl.json"), spec_text(chart.spec));
     charts.push_back(std::move(chart));
   }
   page_file(folder / "README.md").write(index_page(stored_papers(folder)));

@@ -65,6 +65,9 @@ int validate_command(const ValidateArguments& a) {
       for (const ValidationCase& c : cases) fmt::print("{}\n", c.label);
       return 0;
     }
+    if (const int started = launch_from_environment().size; started > 1)
+      throw InputError("validate", std::to_string(started) + " processes were started together",
+                       "start one, which starts others for the cases over MPI");
     handle_signals();
     end_after_signal(Seconds(0.7), "interrupted: what was measured is stored; see --records");
     const std::string out = a.out.empty() ? runs_folder() + "/validation.jsonl" : a.out;
@@ -94,7 +97,7 @@ int validate_command(const ValidateArguments& a) {
     fmt::print("{}", to_table(validation));
     for (const std::string& text : left_out) fmt::print("  left out: {}\n", visible(text));
   }
-  if (chart) chart->write(spec_text(validation_chart("validation", validation)));
+  if (chart) chart->write(spec_text(validation_chart("validation", validation).spec));
   const bool good = validation.time.median <= 0.03 && validation.time.p90 <= 0.08 && validation.order.share() >= 0.99;
   return a.check && !good ? 1 : 0;
 }
