@@ -93,7 +93,7 @@ CheckOutcome check_system(const System& system, double seconds) {
   if (::pipe(ends) != 0) throw RunError(std::string("pipe: ") + std::strerror(errno));
   std::fflush(nullptr);
   const pid_t parent = ::getpid(), child = ::fork();
-  if (child < 0) throw RunError(std::string("fork: ") + std::strerror(errno));
+  if (child < 0) throw RunError("no more processes can be started here (ulimit -u); end others first");
   if (child == 0) {
     end_with_parent(parent);
     ::close(ends[0]);

@@ -125,6 +125,10 @@ std::function<int()> parse_command_line(int argc, char** argv) {
     app.exit(e);  // prints the help, or the version
     return [] { return 0; };
   }
+  for (const CLI::App* command : app.get_subcommands())
+    for (const CLI::Option* option : command->get_options())
+      if (std::ranges::count(option->results(), "") > 0)  // of a shell's variable that is not set
+        throw InputError(option->get_name(), "its value is empty", "give one, or leave it out");
   return chosen;
 }
 

@@ -72,6 +72,15 @@ TEST(CommandLine, AWrongFlagOrCommandIsSuggested) {
   EXPECT_EQ(error({"schedule", "-s", "gpipe", "-z", "3"}), "schedule: unknown flag '-z'; see sluice schedule --help");
 }
 
+TEST(CommandLine, AnEmptyValueIsRejectedAndNotTakenForAFlagThatIsLeftOut) {
+  const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
+  EXPECT_EQ(error({"run", "quick", "--shard", ""}), "--shard: its value is empty; give one, or leave it out");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "--trace", ""}),
+            "--trace: its value is empty; give one, or leave it out");
+  EXPECT_EQ(error({"compare", "a.jsonl", ""}), "files: its value is empty; give one, or leave it out");
+  EXPECT_EQ(error({"list", ""}), "what: its value is empty; give one, or leave it out");
+}
+
 TEST(CommandLine, OldNamesOfFlagsAreRejectedWithTheNewOnes) {
   const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
   EXPECT_EQ(error({"plan", "-s", "gpipe", "-w", "tiny", "--devices", "2"}),

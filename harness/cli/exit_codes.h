@@ -27,7 +27,7 @@ int guarded(const std::function<int()>& command);
 
 // The last part of every --help.
 inline constexpr const char* kExitCodesHelp =
-    "Exit codes: 0 done; 1 a run or a check failed, a file could not be written, or a signal ended it;\n"
-    "2 bad usage or bad input; 3 a defect of sluice; 128 + n: signal n, sent twice or not to be caught.";
+    "Exit codes: 0 done; 1 a run or a check failed, a file could not be written, or a signal ended a run;\n"
+    "2 bad usage or bad input; 3 a defect of sluice; 128 + n: signal n ended what has nothing to store.";
 
 }  // namespace sluice

@@ -256,6 +256,8 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
                sweep.cases.size());
   if (a.jobs > 0 && std::ranges::count(sweep.cases, Clock::virtual_clock, &RunCase::clock) == 0)
     fmt::print(stderr, "no effect: --jobs: cases on the wall clock run one after another\n");
+  if (!a.checkpoints.empty() && std::ranges::none_of(sweep.cases, &RunCase::train))
+    fmt::print(stderr, "no effect: --checkpoints: no case trains\n");
   if (std::ranges::any_of(sweep.cases, [](const RunCase& c) { return c.tune && c.tune->rounds.size() > 1; }))
     fmt::print(stderr,
                "tuning: later rounds are listed with the lowest rates; the rounds before choose the real ones\n");
