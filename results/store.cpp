@@ -22,7 +22,6 @@
 #include "harness/base/output_file.h"
 #include "harness/base/read_text.h"
 #include "results/contradictions.h"
-#include "results/metrics.h"
 #include "results/seal.h"
 
 namespace sluice {
@@ -181,13 +180,6 @@ StoredRecords read_records(const fs::path& path, RecordUse use) {
     }
   }
   return result;
-}
-
-std::set<std::string> finished_digests(const std::vector<Record>& records) {
-  std::set<std::string> digests;
-  for (const Record& record : records)
-    if (is_result(record)) digests.insert(record.digest);
-  return digests;
 }
 
 Store::Store(fs::path path) : path_(std::move(path)), name_(path_.string()) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -30,9 +29,6 @@ enum class RecordUse { all, figures };
 // with file:line and the field if a line (except a torn last one) is not a record, was changed after it was written
 // (seal.h), or has two fields that contradict each other.
 StoredRecords read_records(const std::filesystem::path& path, RecordUse use = RecordUse::all);
-
-// Digests of the records that are results ("ok" or "diverged"): what --resume skips.
-std::set<std::string> finished_digests(const std::vector<Record>& records);
 
 class Store {
  public:
