@@ -17,9 +17,10 @@ seconds follow from FLOP and bytes (--peak, --bandwidth).
 --layers writes sluice/model/1, which also trains for real. Parts for which Sluice has no layer become layers of kind
 Module: TorchScript with the part's weights, a file each in the folder FILE.modules (net.modules for net.json), which
 belongs to the model file. They start from the module's weights, all other layers from new ones. --no-modules rejects
-such parts instead. The layers are built from the file and compared with the module: output, gradient of every
-parameter, and their number. What differs is named, and nothing is written. A linear layer or embedding with the weight
-of an earlier one is marked (tied_to), unless --untie is given; a layer whose parameters are frozen is marked (frozen).
+such parts instead. Parts that are in eval() while the model trains stay there. The layers are built from the file and
+compared with the module: output, gradient of every parameter, and their number. What differs is named, and nothing is
+written. A linear layer or embedding with the weight of an earlier one is marked (tied_to), unless --untie is given; a
+layer whose parameters are frozen is marked (frozen).
 
 A layer is a call of the first module on the way down that is no nn.Sequential (nor nn.Transformer); --depth 2 goes one
 module further down, and so on, --depth 0 to the bottom. Its name is the module's; what runs in it later, after another

@@ -20,6 +20,8 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "forward_hook": "b (Linear): it has a hook", "pre_hook": "b (Linear): it has a hook",
     "monkey": "b (Linear): its forward is replaced", "divisor": "p (AvgPool2d): an average with divisor_override",
     "bn_eval": "n (BatchNorm2d): a batch norm that stays in eval()",
+    "bn_alone_eval": "n (BatchNorm2d): a batch norm that stays in eval()", "sparse": "sparse gradients",
+    "clamps": "a.weight is changed by the forward itself", "renormalizes": "a.weight is changed by the forward itself",
     "part_frozen": "a (Linear): some of its parameters are frozen", "all_frozen": "every parameter is frozen",
     "detach": "no gradient reaches a.weight", "no_grad_part": "is computed under no_grad",
     "grad_hook": "b.weight has a hook", "activation_hook": "the gradient of a.weight differs",
@@ -47,6 +49,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
+    "bn_alone_eval": ["n"],
     "no_grad_part": ["relu"], "old_weight_norm": ["a"], "new_weight_norm": ["a"], "pruned": ["b"],
     "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
@@ -54,6 +57,8 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
+    "sparse": "an embedding with sparse gradients", "clamps": "a.weight is changed by the forward itself",
+    "renormalizes": "a.weight is changed by the forward itself",
     "pos_dropout": "which are not drawn sample by sample", "autocast": "is computed under autocast",
     "grad_hook": "b.weight has a hook", "detach": "no gradient reaches a.weight",
     "activation_hook": "the gradient of a.weight differs", "fourier": "k is torch.complex64",
@@ -272,6 +277,7 @@ class Tests(import_pytorch_test.Tests):
             sizes.append([[l[k] for k in ("name", "parameters", "stash", "weight_stash", "output", "inputs")]
                           for l in layers])
         self.equal(*sizes, "bytes on the meta device and on the CPU")
+        self.check(self.imported(self.models.looks_at_values())[2][0] is not None, "a model that can be exported")
 
     def autocast_halves_what_is_kept(self):
         """Of a linear layer: its input and its weight in bfloat16, not in float32."""

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils import _pytree as tree
 
 from .modules import one_more
-from .recording import Rejection, last_line, repeatable, replay, restored
+from .recording import Rejection, last_line, repeatable, replay, restored, train
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
@@ -177,6 +177,7 @@ def at_sight(recording, declaring, untie):
             found.append(f"{name} has a hook that changes its gradient")
         elif p.dtype != torch.float32:
             found.append(f"{name} is {p.dtype}; Sluice computes in float32")
+    found += [f"{name} is changed by the forward itself" for name in recording.rewritten]
     if not any(p.requires_grad for p in recording.model.parameters()):
         found.append("every parameter is frozen (requires_grad=False), so that nothing is trained")
     return found
@@ -186,7 +187,7 @@ def compare(recording, model, declaring, inputs, target=None):
     """What differs on these inputs. target: where they are another number of samples than was recorded."""
     named = dict(recording.model.named_parameters())
     with restored(recording.model), repeatable(recording.model):
-        recording.model.train()
+        train(recording.model)
         loss_of = lambda x: recording.loss(x, recording.target if target is None else target)
         output = recording.first_output(recording.call(inputs), len(inputs[0]))
         if output is None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as tree
 
-from .recording import Operation, Rejection, Value, needed, nodes_of, replay, replay_part, restored
+from .recording import Operation, Rejection, Value, needed, nodes_of, replay, replay_part, restored, train
 
 # Layers: runs of operations of one module.
 
@@ -346,7 +346,7 @@ def cost_graph(recording, name, depth=1, repeats=5, assumed=None):
                      "tensor through a view of it or draws random numbers; times and bytes hold nearly")
     stash, env, entries, groups = Stash(recording), {}, [], {}
     with restored(recording.model):
-        recording.model.train()
+        train(recording.model)
         for layer in layers:
             running = Running(layer, env)
             made, kept, late = stash.add(running)

@@ -76,6 +76,12 @@ def bn_eval():
     return Frozen(), IMAGE()
 
 
+def bn_alone_eval():
+    m = Net(lambda m, x: m.l(m.n(m.c(x)).flatten(1)), c=nn.Conv2d(3, 4, 3), n=nn.BatchNorm2d(4), l=nn.Linear(144, 4))
+    m.n.eval()
+    return m, IMAGE()
+
+
 def frozen():
     m = Net(chain, **mlp())
     m.a.requires_grad_(False)
@@ -201,6 +207,27 @@ def padding_idx():
 
 def max_norm():
     return attn(max_norm=1.0)
+
+
+def sparse():
+    return attn(sparse=True)
+
+
+def clamps():
+    def run(m, x):
+        with torch.no_grad():
+            m.a.weight.clamp_(-0.1, 0.1)
+        return chain(m, x)
+
+    return Net(run, **mlp()), X()
+
+
+def renormalizes():
+    def run(m, x):
+        m.a.weight.data = torch.renorm(m.a.weight.data, 2, 0, 0.1)
+        return chain(m, x)
+
+    return Net(run, **mlp()), X()
 
 
 def scale_grad():
@@ -522,6 +549,15 @@ def meta():
     with torch.device("meta"):
         m = Net(chain, **mlp())
         return m, torch.randn(4, 8)
+
+
+def looks_at_values():
+    """As models of transformers do: values are read except under torch.export."""
+    def run(m, x):
+        return chain(m, x if torch.compiler.is_compiling() or (x == 0).all() else x + 0)
+
+    with torch.device("meta"):
+        return Net(run, **mlp()), torch.randn(4, 8)
 
 
 def raises():

@@ -200,6 +200,8 @@ class Part:
                 raise Rejection("is computed under autocast; Sluice computes in fp32")
             if o.name.startswith("embedding") and (*o.args[3:4], o.kwargs.get("max_norm"))[0] is not None:
                 raise Rejection("an embedding whose forward changes its weights (max_norm)")
+            if o.name.startswith("embedding") and (*o.args[6:7], o.kwargs.get("sparse"))[0]:
+                raise Rejection("an embedding with sparse gradients")
         values = [*self.inputs, self.output]
         for v in values:
             if v.dtype.is_floating_point and v.dtype != torch.float32:

@@ -354,6 +354,7 @@ class Recording:
         self.model, self.call, self.operations, self.inputs, self.outputs = model, call, operations, inputs, outputs
         self.exact = True  # whether the operations give the model's outputs
         self.reads, self.reads_of_reals = [], []  # as a Recorder's
+        self.rewritten = []  # names of the parameters that the forward itself changes
         self.loss = None  # of the first output; its targets
         self.target = None
 
@@ -446,6 +447,31 @@ def unwrapped(model):
     return model
 
 
+@contextlib.contextmanager
+def exportable(device):
+    """On the meta device no tensor has values: models that support torch.export then leave out what reads some."""
+    is_compiling = torch.compiler.is_compiling
+    if device == "meta":
+        torch.compiler.is_compiling = lambda: True
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = is_compiling
+
+
+def places_of_parameters(model):
+    """What changes with every assignment to a parameter, in place or to its data; lazy ones have none yet."""
+    return {n: (p._version, p.data_ptr()) for n, p in model.named_parameters() if not nn.parameter.is_lazy(p)}
+
+
+def train(model):
+    """Training mode; parts that its maker put into eval() while the whole trains stay there."""
+    kept = [m for m in model.modules() if not m.training] if model.training else []
+    model.train()
+    for m in kept:
+        m.training = False
+
+
 def record(model, inputs, keywords=None, autocast=None):
     """One eager forward, in training mode. autocast: the dtype of torch.autocast around it; None: none."""
     model = unwrapped(model)
@@ -457,15 +483,16 @@ def record_call(model, inputs, call):
     """The same of call(inputs), which runs the model on these tensors."""
     torch.compiler.set_stance("force_eager")
     with restored(model):
-        model.train()
+        train(model)
         recorder = Recorder(model, inputs)
         hooks = []
         for module in model.modules():
             hooks.append(module.register_forward_pre_hook(recorder.enter, with_kwargs=True))
             hooks.append(module.register_forward_hook(recorder.leave, with_kwargs=True))
         torch.manual_seed(0)
+        initial = places_of_parameters(model)
         try:
-            with repeatable(model), recorder.following(), recorder, torch.enable_grad():
+            with repeatable(model), exportable(recorder.device), recorder.following(), recorder, torch.enable_grad():
                 result = call(inputs)
         except Rejection:
             raise
@@ -482,6 +509,7 @@ def record_call(model, inputs, call):
         require_known_functions([v.tensor for v in outputs], recorder.functions)
         recording = Recording(model, call, needed(recorder.operations, outputs), recorder.inputs, outputs)
         recording.reads, recording.reads_of_reals = recorder.reads, recorder.reads_of_reals
+        recording.rewritten = [n for n, p in places_of_parameters(model).items() if n in initial and initial[n] != p]
         for operation in recording.operations:
             for v in operation.inputs():
                 v.escapes |= v.maker is not None and v.maker.region != operation.region
