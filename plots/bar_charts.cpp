@@ -159,14 +159,14 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
       }
       panel.bars.push_back(std::move(bar));
     }
-    if (!c.baseline.empty()) baseline = c.baseline;
+    if (!c.baseline.empty()) baseline = baseline_title(c);
     panels.push_back(std::move(panel));
   }
   if (panels.empty()) return {name, title, nullptr};
   std::string how = "Median step after the warm-up";
   if (spreads) how += "; whiskers: smallest and largest of the seeds";
   if (intervals) how += std::string(spreads ? ", of one seed the" : "; whiskers:") + " 95 % interval";
-  how += "; dashed: single_device";
+  how += "; dashed: single device";
   std::vector<std::string> subtitle = {setting_of(comparisons), how};
   if (!baseline.empty())
     subtitle.push_back("×: relative to " + baseline + (same ? "; ~: cannot be told apart from it" : ""));
@@ -214,7 +214,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
   if (panels.empty()) return {name, title, nullptr};
   std::vector<std::string> subtitle = {
       setting_of(comparisons),
-      "Training time until " + goal + ", draining included, evaluation excluded; dashed: single_device"};
+      "Training time until " + goal + ", draining included, evaluation excluded; dashed: single device"};
   if (several_seeds(comparisons))
     subtitle.push_back(sentence(over_seeds(comparisons), "4/5: seeds that reached it, of all"));
   return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "time to target [" + scale.unit + "]",
@@ -247,7 +247,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
   const double from = low - 0.06 * std::max(high - low, 1e-3 * std::abs(high));
   return bar_chart(name, title,
                    {setting_of(comparisons),
-                    sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single_device")},
+                    sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single device")},
                    panels, panel_columns(comparisons), "final " + comparisons.front().metric, /*same_axis=*/true, from);
 }
 

@@ -337,6 +337,13 @@ TEST(Charts, ScalingIsALineASystemOverRanksAndOverMicroBatches) {
   EXPECT_EQ(places, (std::vector<double>{4, 16}));
 }
 
+TEST(Charts, ColoursOfTwoRanksAreTheEndsOfTheRange) {
+  const std::vector<Record> records = {synthetic::record("gpipe", 2, 0.1, "virtual")};
+  const ChartSet set = make_charts(records);
+  EXPECT_EQ(chart(set.sections[0].charts, "activations-").spec["concat"][0]["encoding"]["color"]["scale"]["range"],
+            (Json{"#2667ff", "#f03524"}));
+}
+
 TEST(Charts, TimelinesSayWhichWeightVersionAnOpReads) {
   std::vector<Record> records = {synthetic::record("pipedream", 2, 0.05, "virtual")};
   for (std::size_t k = 0; k < records[0].timeline.size(); ++k)

@@ -173,7 +173,7 @@ Chart overview_chart(const std::string& name, const std::string& title, std::spa
   bool both = false;
   for (const Panel& p : panels) both |= p.tuned != panels.front().tuned;
   std::vector<std::string> subtitle = {clock_text(comparisons.front()) + " · " + comparisons.front().cluster};
-  subtitle.push_back(std::string("Median over seeds relative to single_device") +
+  subtitle.push_back(std::string("Median over seeds relative to the single device") +
                      (both ? " with its learning rate set in the same way" : "") +
                      (time ? ": below 1× (blue) is faster" : ": above 1× (blue) is faster"));
   const bool several = std::any_of(comparisons.begin(), comparisons.end(), [](const auto& c) {

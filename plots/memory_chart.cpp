@@ -122,7 +122,9 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
   if (limit)
     subtitle.push_back("Dashed: the devices' limit, " + to_text(Bytes(static_cast<std::int64_t>(*limit))) +
                        (beyond ? "; bars far beyond it leave the frame" : ""));
-  if (absent > 0) subtitle.push_back(fmt::format("{} more rows have no peak or are out of memory", absent));
+  if (absent > 0)
+    subtitle.push_back(absent == 1 ? "1 more row has no peak or is out of memory"
+                                   : fmt::format("{} more rows have no peak or are out of memory", absent));
   std::vector<std::string> names, colors = {"#4c78a8", "#9ecae9", "#f58518", "#b279a2", "#54a24b", "#bab0ac"};
   if (on_host) colors.emplace_back("#ead7b5");
   for (const auto& kind : kinds) names.emplace_back(kind.first);
@@ -197,9 +199,11 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
   const Scale scale = bytes ? byte_scale(max_bytes) : Scale{1, "micro-batches"};
   const Scale time = time_scale(longest);
   Json views = Json::array();
+  std::size_t most_lines = 1;
   for (const Panel& panel : panels) {
     Json values = Json::array();
     const std::size_t ranks = panel.held.size(), lines = std::min(ranks, kMaxLines);
+    most_lines = std::max(most_lines, lines);
     for (std::size_t line = 0; line < lines; ++line) {
       const std::size_t rank = lines < ranks ? line * (ranks - 1) / (lines - 1) : line;
       const double weight = bytes ? panel.weight[rank] : 1;
@@ -210,6 +214,9 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
     }
     views.push_back({{"heading", small_heading({title_of(*panel.row)})}, {"values", std::move(values)}});
   }
+  std::vector<std::string> colors;  // as far apart as they are
+  for (std::size_t line = 0; line < most_lines; ++line)
+    colors.emplace_back(kRankColors[most_lines > 1 ? line * (kMaxLines - 1) / (most_lines - 1) : 0]);
   return {name, title,
           filled_chart(
               "memory_over_time", title,
@@ -222,7 +229,7 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
                {"x_title", "time [" + time.unit + "]"},
                {"unit", scale.unit},
                {"domain", Json::array({0, bytes ? max_bytes / scale.divisor : static_cast<double>(max_held)})},
-               {"colors", std::vector<std::string>(kRankColors, kRankColors + kMaxLines)}})};
+               {"colors", colors}})};
 }
 
 }  // namespace sluice

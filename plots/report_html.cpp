@@ -291,8 +291,8 @@ class Page {
     for (const Comparison& c : part.comparisons) {
       html += "<h3>Results, " + escape_html(panel_title(c, part.comparisons)) + "</h3>\n<div>" + results_table(c) +
               "</div>" + verdict_list(c) + tuning_table(c);
-      if (!c.baseline.empty())
-        html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(c.baseline) + ".</p>\n";
+      if (const std::string baseline = baseline_title(c); !baseline.empty())
+        html += "<p class=\"soft\">Ratio: throughput relative to " + escape_html(baseline) + ".</p>\n";
     }
     return html;
   }

@@ -230,8 +230,8 @@ std::string results_table(const Comparison& c) {
 // What the tables say in words: which systems the model's error or five seeds cannot tell apart.
 std::string verdict_list(const Comparison& c) {
   std::vector<std::string> sentences;
-  if (const std::string places = places_text(c); !places.empty()) sentences.push_back(places);
-  for (const Verdict& verdict : c.verdicts) sentences.push_back(to_text(verdict));
+  if (const std::string places = places_text(c, title_of); !places.empty()) sentences.push_back(places);
+  for (const Verdict& verdict : verdicts(c, title_of)) sentences.push_back(to_text(verdict));
   std::string items;
   for (const std::string& sentence : sentences) items += "<li>" + escape_html(sentence) + "</li>\n";
   return items.empty() ? "" : "<ul class=\"soft\">\n" + items + "</ul>\n";

@@ -119,6 +119,17 @@ TEST_F(ReportTest, PartsBesideTheRecordsAreShownAndEscaped) {
   EXPECT_NE(html.find("href=\"#more\""), std::string::npos);
 }
 
+TEST(ReportSentences, NameSystemsByTheirTitles) {
+  std::vector<Record> records = {synthetic::record("single_device", 1, 0.4, "virtual"),
+                                 synthetic::record("one_f_one_b", 4, 0.1, "virtual"),
+                                 synthetic::record("zero_bubble", 4, 0.1, "virtual")};
+  const std::string html = report_html(make_charts(records), records, {});
+  EXPECT_NE(html.find("1. 1F1B, Zero bubble"), std::string::npos);
+  EXPECT_NE(html.find("Ratio: throughput relative to Single device."), std::string::npos);
+  for (const char* identifier : {"1. one_f_one_b", "relative to single_device", "dashed: single_device"})
+    EXPECT_EQ(html.find(identifier), std::string::npos) << identifier;
+}
+
 TEST(FoldedList, RunsBecomeRanges) {
   EXPECT_EQ(folded_list({"8", "7", "6", "5"}), "8 to 5");
   EXPECT_EQ(folded_list({"1", "2", "3", "9"}), "1 to 3, 9");

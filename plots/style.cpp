@@ -176,6 +176,11 @@ std::string label_without_microbatches(const ComparisonRow& row) {
   return label;
 }
 
+std::string baseline_title(const Comparison& comparison) {
+  const auto row = std::ranges::find(comparison.rows, true, &ComparisonRow::baseline);
+  return row == comparison.rows.end() ? "" : title_of(*row);
+}
+
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison) {
   std::vector<const ComparisonRow*> rows;
   for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);

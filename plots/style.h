@@ -57,6 +57,9 @@ std::string vega_shape(const std::string& marker);           // of one of kMarke
 // The label without its "microbatches=8": one for a system with all its numbers of micro-batches.
 std::string label_without_microbatches(const ComparisonRow& row);
 
+// title_of() the baseline; "" if the comparison has none.
+std::string baseline_title(const Comparison& comparison);
+
 // The rows in the order all charts use: single_device, then by title.
 std::vector<const ComparisonRow*> drawing_order(const Comparison& comparison);
 

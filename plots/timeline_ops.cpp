@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
@@ -113,6 +114,15 @@ std::vector<TimelinePart> read_parts(const std::string& op) {
   const std::size_t middle = op.find(';');
   if (!op.starts_with('(') || !op.ends_with(')') || middle == std::string::npos) return {read_part(op)};
   return {read_part(op.substr(1, middle - 1)), read_part(op.substr(middle + 1, op.size() - middle - 2))};
+}
+
+std::optional<TimelineMessage> read_message(const std::string& op) {
+  const bool forward = op.starts_with("send_activation ");
+  const std::size_t from = op.find(' '), arrow = op.find("->"), micro = op.rfind(' ');
+  if (!(forward || op.starts_with("send_gradient ")) || arrow == std::string::npos || micro < arrow)
+    return std::nullopt;
+  return TimelineMessage{forward, std::atoi(op.c_str() + from + 1), std::atoi(op.c_str() + arrow + 2),
+                         op.substr(micro + 1)};
 }
 
 bool moves_data(const TimelinePart& part) {

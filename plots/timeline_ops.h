@@ -1,6 +1,7 @@
 // The ops of a record's timeline: their kinds, the critical path, and the activations that wait for their backward.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ const OpLook& op_kind(const std::string& name);  // a TimelinePart's kind
 
 // "5I2" is I of micro-batch 2 in stage 5; "(5F1;2B0)", an overlapped pair, has two parts.
 std::vector<TimelinePart> read_parts(const std::string& op);
+
+struct TimelineMessage {
+  bool forward = false;  // of activations
+  int from = 0, to = 0;  // stages
+  std::string micro;
+};
+// "send_gradient 1->0 2": of micro-batch 2, from stage 1 to stage 0. nullopt: not along an edge of the stages.
+std::optional<TimelineMessage> read_message(const std::string& op);
 
 // A gather, a reduction, a message: overlaps the compute of its rank.
 bool moves_data(const TimelinePart& part);

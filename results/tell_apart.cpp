@@ -73,7 +73,7 @@ Verdict tell_apart(const std::string& metric, std::span<const SeedValues> system
   return verdict;
 }
 
-std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous) {
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous, RowName name) {
   if (comparison.clock != "virtual") return {};
   std::vector<const ComparisonRow*> rows, fastest;
   for (const ComparisonRow& row : comparison.rows)
@@ -89,18 +89,18 @@ std::vector<std::vector<std::string>> simulated_places(const Comparison& compari
   std::vector<std::vector<std::string>> places;
   for (std::size_t i = 0; i < fastest.size(); ++i) {
     if (i == 0 || place_of[i] != place_of[i - 1]) places.emplace_back();
-    places.back().push_back(fastest[i]->label);
+    places.back().push_back(name(*fastest[i]));
   }
   return places;
 }
 
-std::string places_text(const Comparison& comparison) {
+std::string places_text(const Comparison& comparison, RowName name) {
   std::string text;
   bool several = false;
   for (const bool asynchronous : {false, true}) {
     int place = 1;
     std::string part;
-    for (const auto& labels : simulated_places(comparison, asynchronous)) {
+    for (const auto& labels : simulated_places(comparison, asynchronous, name)) {
       part += fmt::format("{}{}. {}", part.empty() ? "" : "; ", place, joined(labels));
       place += static_cast<int>(labels.size());
     }
@@ -111,14 +111,14 @@ std::string places_text(const Comparison& comparison) {
   return "throughput, places shared within " + model_error_text(model_error(comparison.cost_source)) + ": " + text;
 }
 
-std::vector<Verdict> verdicts(const Comparison& comparison) {
+std::vector<Verdict> verdicts(const Comparison& comparison, RowName name) {
   using Value = std::function<std::optional<double>(const Record&)>;
   std::vector<Verdict> result;
   const auto add_verdict = [&](const std::string& metric, const Value& value) {
     std::vector<SeedValues> systems;
     bool any = false;  // a number: without one there is nothing to compare
     for (const ComparisonRow& row : comparison.rows) {
-      SeedValues values{row.label, {}};
+      SeedValues values{name(row), {}};
       for (const Record& record : row.records)
         if (const auto v = value(record)) values.values.push_back(*v);
       for (const double v : values.values) any |= std::abs(v) < kInfinity;

@@ -25,17 +25,22 @@ struct SeedValues {
 // common set if and only if they are not told apart.
 Verdict tell_apart(const std::string& metric, std::span<const SeedValues> systems);
 
+// How a row is called in sentences: by its label, or by title_of() (comparison_rows.h).
+using RowName = std::string (*)(const ComparisonRow& row);
+inline std::string label_of(const ComparisonRow& row) { return row.label; }
+
 // On throughput (wall clock only: the virtual clock has places), on the time to accuracy (if there is a target), and on
 // the final metric (if there is one).
-std::vector<Verdict> verdicts(const Comparison& comparison);
+std::vector<Verdict> verdicts(const Comparison& comparison, RowName name = label_of);
 
-// On the virtual clock, the labels of the fastest row of each asynchronous system, or of each other one, fastest first.
+// On the virtual clock, the names of the fastest row of each asynchronous system, or of each other one, fastest first.
 // Rows that share a place (model_error.h) are in one list. Rows that miss their target in every seed have no place.
-std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous);
+std::vector<std::vector<std::string>> simulated_places(const Comparison& comparison, bool asynchronous,
+                                                       RowName name = label_of);
 
 // "throughput, places shared within the model's error of 8 %: 1. a, b; 3. c; asynchronous: 1. d"; "" without two
 // systems to compare.
-std::string places_text(const Comparison& comparison);
+std::string places_text(const Comparison& comparison, RowName name = label_of);
 
 // One sentence: "final accuracy: cannot be told apart: a, b; nor: b, c; apart from all others: d".
 std::string to_text(const Verdict& verdict);
