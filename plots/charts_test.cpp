@@ -337,6 +337,25 @@ TEST(Charts, ScalingIsALineASystemOverRanksAndOverMicroBatches) {
   EXPECT_EQ(places, (std::vector<double>{4, 16}));
 }
 
+TEST(Charts, ALineOverRanksKeepsItsPointsWhereOnlySomeRankCountsHaveSeveralSettings) {
+  std::vector<Record> records;
+  for (const int ranks : {2, 4, 8}) records.push_back(synthetic::record("gpipe", ranks, 0.16 / ranks, "virtual"));
+  records.push_back(records.back());  // of 8 ranks, with twice as many micro-batches
+  records.back().digest += "m";
+  const auto line = [&](std::vector<int> micro_batches, const std::string& label) {
+    for (std::size_t k = 0; k < records.size(); ++k) records[k].microbatches = micro_batches[k];
+    const ChartSet set = make_charts(records);
+    std::vector<double> places;
+    for (const Json& value : chart(set.sections[0].charts, "scaling-").spec["concat"][0]["data"]["values"]) {
+      EXPECT_EQ(value["label"], label);
+      places.push_back(value["x"].get<double>());
+    }
+    return places;
+  };
+  EXPECT_EQ(line({16, 16, 16, 32}, "GPipe microbatches=16"), (std::vector<double>{2, 4, 8}));
+  EXPECT_EQ(line({2, 4, 8, 32}, "GPipe"), (std::vector<double>{2, 4}));  // one number a rank count
+}
+
 TEST(Charts, ColoursOfTwoRanksAreTheEndsOfTheRange) {
   const std::vector<Record> records = {synthetic::record("gpipe", 2, 0.1, "virtual")};
   const ChartSet set = make_charts(records);

@@ -27,16 +27,16 @@ constexpr std::array<int, 95> kHelvetica = {
     667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
     222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584};
 
-std::string label_of(const ComparisonRow& row, const FigureOptions& options) {
-  if (const auto name = options.names.find(row.label); name != options.names.end()) return name->second;
-  const auto name = options.names.find(row.system);
-  if (name == options.names.end()) return title_of(row);
-  return name->second + (row.options.empty() ? "" : " " + row.options);
-}
-
 constexpr double kGap = 3;  // points between a mark and its text
 
 }  // namespace
+
+std::string figure_label(const ComparisonRow& row, const std::string& telling, const FigureOptions& options) {
+  if (const auto name = options.names.find(row.label); name != options.names.end()) return name->second;
+  const auto name = options.names.find(row.system);
+  return (name == options.names.end() ? system_style(row.system).title : name->second) +
+         (telling.empty() ? "" : " " + telling);
+}
 
 double text_width(const std::string& text, double font_size) {
   double sum = 0;
@@ -70,7 +70,7 @@ std::vector<FigureRow> figure_rows(const Comparison& comparison, const FigureOpt
     const SystemStyle style = system_style(row->system);
     Json dash = Json::array();
     for (const double length : style.dash) dash.push_back(length);
-    result.push_back({row, label_of(*row, options), lighter(style.color, variants[row->system]++),
+    result.push_back({row, figure_label(*row, row->options, options), lighter(style.color, variants[row->system]++),
                       vega_shape(style.marker), std::move(dash)});
   }
   return result;

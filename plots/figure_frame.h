@@ -20,6 +20,8 @@ struct FigureRow {
   std::string shape;          // Vega's name or an SVG path
   Json dash = Json::array();  // in points; empty: solid
 };
+// The name that was given for the row's label, or the name or title of its system with its `telling` options.
+std::string figure_label(const ComparisonRow& row, const std::string& telling, const FigureOptions& options);
 // The rows of one comparison, in the order of the options; `field` sorts by value. Rows of one system have its marker
 // and dash; from its second row on the colour is lighter.
 std::vector<FigureRow> figure_rows(const Comparison& comparison, const FigureOptions& options, const char* field);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "harness/base/error.h"
@@ -12,6 +13,7 @@
 #include "plots/figure_frame.h"
 #include "plots/style.h"
 #include "plots/timeline_ops.h"
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/system_style.h"
 
@@ -86,6 +88,7 @@ Json scaling_figure(std::span<const Comparison> comparisons, const FigureOptions
     std::map<double, Spread> points;
   };
   std::vector<Line> lines;
+  const std::map<const ComparisonRow*, std::string> telling = options_across(comparisons);
   std::optional<double> single;
   double largest = 0;
   std::set<double> places;
@@ -96,7 +99,9 @@ Json scaling_figure(std::span<const Comparison> comparisons, const FigureOptions
         if (over_ranks && !single) single = row.row->throughput->median;
         continue;
       }
-      if (!over_ranks) {
+      if (over_ranks) {
+        row.label = figure_label(*row.row, telling.at(row.row), options);
+      } else {
         row.label = label_without_microbatches(*row.row);
         if (const auto name = options.names.find(row.row->system); name != options.names.end())
           row.label = name->second;

@@ -107,13 +107,14 @@ Chart lines_chart(const std::string& name, const std::string& title, const std::
 Chart rank_scaling_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   std::vector<Series> all;
   std::optional<double> single;
+  const std::map<const ComparisonRow*, std::string> telling = options_across(comparisons);
   for (const Comparison& c : comparisons)  // of several learning rates the first: throughput is the same
     for (const ComparisonRow* row : drawing_order(c)) {
       if (!row->throughput) continue;
       if (row->reference) {
         if (!single) single = row->throughput->median;
       } else {
-        add_point(all, title_of(*row), *row, c.ranks);
+        add_point(all, title_of(row->system, telling.at(row)), *row, c.ranks);
       }
     }
   const std::vector<Series> lines = lines_of(std::move(all));

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "harness/base/json.h"
@@ -247,8 +248,36 @@ std::string provenance_of(std::span<const Record> records) {
   });
 }
 
-std::string title_of(const ComparisonRow& row) {
-  return system_style(row.system).title + (row.options.empty() ? "" : " " + row.options);
+std::map<const ComparisonRow*, std::string> options_across(std::span<const Comparison> comparisons) {
+  std::map<const ComparisonRow*, std::set<std::string>> own;  // names of the options in the row's label
+  std::map<std::string, std::set<std::string>> telling;       // the same of all rows of a system
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> elsewhere;  // their values in other rows
+  for (const Comparison& c : comparisons)
+    for (const ComparisonRow& row : c.rows) {
+      std::set<std::string>& names = own[&row];
+      std::istringstream words(row.options);
+      for (std::string word; words >> word;) names.insert(word.substr(0, word.find('=')));
+      telling[row.system].insert(names.begin(), names.end());
+    }
+  for (const auto& [row, names] : own)
+    for (const auto& [name, value] : traits(row->records.front()))
+      if (!names.contains(name) && telling[row->system].contains(name)) elsewhere[{row->system, name}].insert(value);
+  std::map<const ComparisonRow*, std::string> result;
+  for (const auto& [row, names] : own) {
+    std::map<std::string, std::string> shown = traits(row->records.front());
+    std::erase_if(shown, [&](const auto& trait) {
+      const auto values = elsewhere.find({row->system, trait.first});
+      return !names.contains(trait.first) && (values == elsewhere.end() || values->second.size() > 1);
+    });
+    result[row] = options_text(shown);
+  }
+  return result;
+}
+
+std::string title_of(const ComparisonRow& row) { return title_of(row.system, row.options); }
+
+std::string title_of(const std::string& system, const std::string& options) {
+  return system_style(system).title + (options.empty() ? "" : " " + options);
 }
 
 }  // namespace sluice

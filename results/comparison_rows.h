@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,11 @@ LabelledRows comparison_rows(
 
 // Label for readers: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
 std::string title_of(const ComparisonRow& row);
+std::string title_of(const std::string& system, const std::string& options);
+// Of every row, the options in its label and those in labels of its system in other comparisons, as text: rows with the
+// same settings have the same text everywhere, as the lines of a chart over rank counts need it. Left out are options
+// that differ among the rows without them in their labels, such as a default that grows with the ranks.
+std::map<const ComparisonRow*, std::string> options_across(std::span<const Comparison> comparisons);
 // provenance_note() for the systems of these records that are in this build, with only the parts that the records'
 // options use.
 std::string provenance_of(std::span<const Record> records);
