@@ -16,7 +16,7 @@ int expert_replicas(const RunCase& c, const System& system) { return system.data
 
 void check_spread_experts(const RunCase& c, const System& system, const Workload& workload, const std::string& where) {
   if (workload.model.layers.empty())
-    throw InputError(where, "'" + c.workload + "' is a published profile, which has costs and no layers", kReplicated);
+    throw InputError(where, "'" + c.workload + "' is a file of costs, which has no layers", kReplicated);
   try {
     spread_experts(workload.model, expert_replicas(c, system));
   } catch (const InputError& e) {

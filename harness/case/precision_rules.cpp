@@ -27,7 +27,7 @@ static void require_counting(const RunCase& c, const Workload& workload, const s
     throw InputError(where, "the executor computes " + runs,
                      "use the virtual clock with a described cluster, or leave it out");
   if (workload.model.layers.empty())
-    throw InputError(where, "'" + c.workload + "' is a published profile, whose bytes and seconds are what they are",
+    throw InputError(where, "'" + c.workload + "' is a file of costs, whose bytes and seconds are what they are",
                      "leave it out");
   const bool calibrated_in_16_bit = is_calibrated(c.costs) && storage_of(c).is_16_bit();
   if (c.costs != kAnalyticCosts && !calibrated_in_16_bit)

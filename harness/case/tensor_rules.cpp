@@ -31,7 +31,7 @@ void reject_word_slices(const RunCase& c, const Workload& workload) {
     throw InputError(setting, c.system + " divides the words among all ranks, " + found, remedy);
   };
   if (workload.model.layers.empty())
-    reject("workload", "and '" + c.workload + "' is a published profile, which has costs and no layers",
+    reject("workload", "and '" + c.workload + "' is a file of costs, which has no layers",
            "use a workload with layers");
   if (c.tensor > 1) reject("tensor", "which are then no tensor-parallel groups", "leave tensor out");
   if (c.data_parallel > 1) reject("data_parallel", "which are then one pipeline", "leave data_parallel out");
@@ -52,8 +52,7 @@ void check_groups(const RunCase& c, const Workload& workload, const std::string&
                          " do not divide " + std::to_string(c.ranks) + " ranks",
                      "choose ranks that are a multiple of " + std::to_string(together));
   if (workload.model.layers.empty())
-    throw InputError(where, "'" + c.workload + "' is a published profile, which has costs and no layers",
-                     "leave tensor out");
+    throw InputError(where, "'" + c.workload + "' is a file of costs, which has no layers", "leave tensor out");
   try {
     split_tensors(workload.model, c.tensor);
   } catch (const InputError& e) {

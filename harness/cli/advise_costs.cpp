@@ -43,7 +43,7 @@ AdviceCosts with_default_costs(const Entry& entry) {
   const Workload& workload = find_workload_or_profile(values.value("workload", ""), costs, "--workload");
   if (is_profile_workload(workload)) {
     if (costs_given && costs != "raw")
-      fmt::print(stderr, "note: --costs has no effect: '{}' is a published profile\n", visible(workload.name));
+      fmt::print(stderr, "note: --costs has no effect: '{}' is a file of costs\n", visible(workload.name));
     return chosen;
   }
   const bool full_size = !workload.runs_for_real;

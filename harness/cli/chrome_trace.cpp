@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -11,6 +12,7 @@
 #include "harness/program/program.h"
 #include "harness/sim/message_bytes.h"
 #include "plots/timeline_ops.h"
+#include "results/system_style.h"
 
 namespace sluice {
 
@@ -55,9 +57,12 @@ class Events {
     events_.push_back(begin);
     events_.push_back(half("e", end));
   }
-  // From within one op to within another.
-  void arrow(int from, double start, int to, double end) {
+  // From within the end of an op to within the begin of another; both have a `start` and an `end`.
+  void arrow(int from, const auto& maker, int to, const auto& reader) {
+    constexpr double kInside = 0.999;
     const int id = next_id_++;
+    const double start = maker.start + kInside * (maker.end - maker.start);
+    const double end = reader.start + (1 - kInside) * (reader.end - reader.start);
     add(from, {{"name", "message"}, {"cat", "flow"}, {"ph", "s"}, {"id", id}, {"ts", start * kMicroseconds}});
     add(to, {{"name", "message"}, {"cat", "flow"}, {"ph", "f"}, {"bp", "e"}, {"id", id}, {"ts", end * kMicroseconds}});
   }
@@ -196,10 +201,7 @@ class ProgramTrace {
     const auto maker = ops_.find({m.from.value, send.stage.value, send.micro.value, forward});
     const auto reader = ops_.find({m.to.value, send.peer_stage.value, send.micro.value, forward});
     if (maker == ops_.end() || reader == ops_.end()) return;  // stages that take several micro-batches an op
-    constexpr double kInside = 0.999;
-    const TraceEvent &from = *maker->second, &to = *reader->second;
-    events_.arrow(m.from.value, from.start + kInside * (from.end - from.start), m.to.value,
-                  to.start + (1 - kInside) * (to.end - to.start));
+    events_.arrow(m.from.value, *maker->second, m.to.value, *reader->second);
   }
 
   const TraceOfProgram& of_;
@@ -234,19 +236,38 @@ OutputFile chrome_trace_file(const std::string& file) {
 std::string chrome_trace(const TraceOfProgram& of) { return ProgramTrace(of).text(); }
 
 std::string chrome_trace(const Record& record) {
-  Events events(fmt::format("{}, {} on {}", record.system, record.workload, record.cluster),
+  Events events(fmt::format("{}, {} on {}", system_style(record.system).title, record.workload, record.cluster),
                 static_cast<std::size_t>(record.ranks));
   for (int r = 0; r < record.ranks; ++r) events.name_rank(r, fmt::format("rank {}", r));
+  const auto micro_batch = [](const std::string& text) {  // "2", or "2.1": a chunk of its sequences
+    const bool whole = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    return whole ? Json::parse(text) : Json(text);
+  };
+  // By rank, stage, micro-batch, and whether it is the forward.
+  std::map<std::tuple<int, int, std::string, bool>, const TimelineOp*> ops;
+  for (const TimelineOp& op : record.timeline)
+    for (const TimelinePart& part : read_parts(op.op))
+      if (part.kind == "F" || part.kind == "B" || part.kind == "I")
+        ops.insert({{op.rank, part.stage, part.micro, part.kind == "F"}, &op});
   for (const TimelineOp& op : record.timeline) {
     if (op.to) {
-      events.message(op.op, {{"from", fmt::format("rank {}", op.rank)}, {"to", fmt::format("rank {}", *op.to)}},
-                     op.start, op.end);
+      const std::optional<TimelineMessage> m = read_message(op.op);
+      Json args = {{"from", fmt::format("rank {}", op.rank)}, {"to", fmt::format("rank {}", *op.to)}};
+      if (m)
+        args = {{"from", fmt::format("rank {}, stage {}", op.rank, m->from)},
+                {"to", fmt::format("rank {}, stage {}", *op.to, m->to)},
+                {"micro-batch", micro_batch(m->micro)}};
+      events.message(op.op, args, op.start, op.end);
+      if (!m) continue;
+      const auto maker = ops.find({op.rank, m->from, m->micro, m->forward});
+      const auto reader = ops.find({*op.to, m->to, m->micro, m->forward});
+      if (maker != ops.end() && reader != ops.end()) events.arrow(op.rank, *maker->second, *op.to, *reader->second);
       continue;
     }
     const std::vector<TimelinePart> parts = read_parts(op.op);
     Json args = Json::object();
     if (parts.front().stage >= 0) args["stage"] = parts.front().stage;
-    if (!parts.front().micro.empty()) args["micro-batch"] = parts.front().micro;
+    if (!parts.front().micro.empty()) args["micro-batch"] = micro_batch(parts.front().micro);
     if (op.version) args["version"] = *op.version;
     events.op(moves_data(parts.front()) ? events.second_lane(op.rank) : op.rank, op.op,
               op_kind(parts.front().kind).title, op.start, op.end, args);

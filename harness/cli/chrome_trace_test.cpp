@@ -74,8 +74,15 @@ TEST_F(PerfettoTrace, OfAPlanNamesDevicesAndHasBytesOfMessagesAndMemory) {
 TEST_F(PerfettoTrace, OfARunIsItsTimeline) {
   const auto all = events({"run", "-s", "pipedream", "-w", "tiny", "-c", "flat:2", "--clock", "virtual", "--costs",
                            "analytic", "--no-train", "-m", "8", "--out", "a.jsonl", "--trace", "t.json"});
+  EXPECT_EQ(all.front()["args"]["name"], "PipeDream, tiny on flat:2");
   EXPECT_FALSE(of_phase(all, "X").empty());
-  EXPECT_FALSE(of_phase(all, "b").empty());
+  const std::vector<Json> messages = of_phase(all, "b"), begins = of_phase(all, "s"), ends = of_phase(all, "f");
+  ASSERT_FALSE(messages.empty());
+  EXPECT_EQ(messages[0]["args"], (Json{{"from", "rank 0, stage 0"}, {"to", "rank 1, stage 1"}, {"micro-batch", 0}}));
+  ASSERT_FALSE(begins.empty());
+  ASSERT_EQ(begins.size(), ends.size());
+  EXPECT_EQ(op_at(all, begins[0]["tid"].get<int>(), begins[0]["ts"].get<double>()), "0F0");
+  EXPECT_EQ(op_at(all, ends[0]["tid"].get<int>(), ends[0]["ts"].get<double>()), "1F0");
 }
 
 // The page's script computes with what this holds; plots/browser_test.py runs it.

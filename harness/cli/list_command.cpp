@@ -120,7 +120,7 @@ static Json sweeps_json() {
 
 static std::string text(const Json& item, const char* key) { return visible(item[key].get<std::string>()); }
 
-constexpr const char* kSystemLine = "  {:<19} {:<29} {}\n";
+constexpr const char* kSystemLine = "  {:<22} {:<29} {}\n";
 
 static void print_system(const Json& item) {
   constexpr std::size_t column = 52;

@@ -373,8 +373,8 @@ TEST_F(Cli, ListTellsAllAboutOneThing) {
   for (const std::string& line : lines(f.out)) EXPECT_LE(line.size(), 60u) << line;
   EXPECT_EQ(document({"list", "gpipe", "--json"})["name"], "gpipe");
   const std::vector<std::string> systems = lines(sluice({"list", "systems"}, {{"COLUMNS", "120"}}).out);
-  EXPECT_EQ(systems.at(1), "  name                written from                  title");
-  EXPECT_EQ(std::ranges::count(systems, "  spp                 memory, ours                  SPP"), 1);
+  EXPECT_EQ(systems.at(1), "  name                   written from                  title");
+  EXPECT_EQ(std::ranges::count(systems, "  spp                    memory, ours                  SPP"), 1);
   EXPECT_NE(sluice({"list", "vgg16"}).out.find("parameters"), std::string::npos);
   rejects({"list", "gpip"}, {"list", "did you mean 'gpipe'?"});
   rejects({"list", "interleaved"}, {"did you mean 'interleaved_1f1b'?"});

@@ -51,15 +51,9 @@ class Boxes {
           box_of_[{op->rank, part.stage, part.micro, part.kind == "F"}] = boxes_.size();
       boxes_.push_back({op->rank, op_kind(parts.back().kind).title, op->op, op->start, op->end, {}});
     }
-    for (const TimelineOp& op : record.timeline) {
-      // "send_gradient 1->0 2": between stages, of a micro-batch
-      const bool forward = op.op.starts_with("send_activation ");
-      const std::size_t from = op.op.find(' '), arrow = op.op.find("->"), micro = op.op.rfind(' ');
-      if (!op.to || !(forward || op.op.starts_with("send_gradient ")) || arrow == std::string::npos || micro < arrow)
-        continue;
-      const auto stage = [&](std::size_t begin) { return std::atoi(op.op.c_str() + begin); };
-      add_message(forward, {op.rank, stage(from + 1)}, {*op.to, stage(arrow + 2)}, op.op.substr(micro + 1), op.end);
-    }
+    for (const TimelineOp& op : record.timeline)
+      if (const auto m = read_message(op.op); op.to && m)
+        add_message(m->forward, {op.rank, m->from}, {*op.to, m->to}, m->micro, op.end);
   }
 
   Json json() const {
