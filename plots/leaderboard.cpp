@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -23,21 +25,55 @@ namespace {
 
 bool higher_wins(const BoardColumn& column) { return column.metric->better == Better::higher; }
 
+bool is_time_to_target(const Field& metric) { return metric.name == "time_to_accuracy"; }
+constexpr const char* kMisses = "misses its target";
+
+std::map<std::uint64_t, double> times_by_seed(const ComparisonRow& row) {
+  std::map<std::uint64_t, double> times;
+  for (const Record& record : row.records)
+    if (const auto time = time_or_miss(record)) times[record.seed] = *time;
+  return times;
+}
+
+// The median over the seeds. Of times to a target it counts all seeds, so that it is infinite where most miss.
+std::optional<double> figure_of(const Field& metric, const ComparisonRow& row) {
+  if (!is_time_to_target(metric)) return middle(row.figure(metric));
+  std::vector<double> times;
+  for (const auto& [seed, time] : times_by_seed(row)) times.push_back(time);
+  if (times.empty()) return std::nullopt;
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+// Seeds give two systems the same data and initial weights. So times to a target tie where a seed has them within the
+// error, or the other way round.
+bool tied_by_seed(const ComparisonRow& first, const ComparisonRow& other, double error) {
+  const std::map<std::uint64_t, double> x = times_by_seed(first), y = times_by_seed(other);
+  return std::ranges::any_of(x, [&](const auto& of_seed) {
+    const auto [seed, time] = of_seed;
+    const auto found = y.find(seed);
+    return found != y.end() && (found->second <= time || within_model_error(time, found->second, error));
+  });
+}
+
 // Whether two figures of a column are a tie: their ranges over the seeds overlap; of single figures on the wall clock,
 // their intervals; on the virtual clock, they are within the model's error.
 bool tied(const Field& metric, const StudyRun& a, const StudyRun& b) {
   const auto x = a.row.figure(metric), y = b.row.figure(metric);
   if (!x || !y) return false;
   const Record& record = a.row.records.front();
-  if (record.clock == Clock::virtual_clock && within_model_error(x->median, y->median, model_error(record.cost_source)))
-    return true;
+  if (record.clock == Clock::virtual_clock) {
+    const double error = model_error(record.cost_source);
+    if (is_time_to_target(metric)) return tied_by_seed(a.row, b.row, error);
+    if (within_model_error(x->median, y->median, error)) return true;
+  }
   if (metric.name == "throughput" && a.row.interval && b.row.interval)
     return a.row.interval->low <= b.row.interval->high && b.row.interval->low <= a.row.interval->high;
   return x->min <= y->max && y->min <= x->max;
 }
 
-std::string outcome_text(const ComparisonRow& row) {
-  if (row.misses_target()) return "misses its target";
+std::string outcome_text(const ComparisonRow& row, bool missed) {
+  if (missed || row.misses_target()) return kMisses;
   return row.outcome == RecordOutcome::ok ? "no figure" : outcome_words(row.outcome);
 }
 
@@ -45,17 +81,18 @@ BoardCell cell_of(const BoardColumn& column, const std::string& system, std::spa
   BoardCell cell;
   for (const StudyRun& run : runs) {
     if (run.row.system != system || !matches(run, column.where)) continue;
-    const auto value = run.row.figure(*column.metric);
-    if (!value || run.row.misses_target()) {
+    const auto value = figure_of(*column.metric, run.row);
+    const bool missed = value && !std::isfinite(*value);
+    if (!value || missed || run.row.misses_target()) {
       if (cell.missing.empty() || run.row.outcome == RecordOutcome::out_of_memory) {
         cell.shown = &run;
-        cell.missing = outcome_text(run.row);
+        cell.missing = outcome_text(run.row, missed);
       }
       continue;
     }
-    if (cell.best && (higher_wins(column) ? value->median <= cell.value : value->median >= cell.value)) continue;
+    if (cell.best && (higher_wins(column) ? *value <= cell.value : *value >= cell.value)) continue;
     cell.best = &run;
-    cell.value = value->median;
+    cell.value = *value;
   }
   if (cell.best) cell.shown = cell.best;
   return cell;
@@ -103,10 +140,9 @@ void rank(const BoardDescription& description, std::vector<BoardRow>& rows) {
 }
 
 std::string figure_text(const Field& metric, const StudyRun& run) {
-  const auto value = run.row.figure(metric);
+  const auto value = figure_of(metric, run.row);
   if (!value) return "-";
-  if (metric.unit == Unit::rate) return fmt::format("{:.4g}", value->median);
-  return to_text(metric.unit, value->median);
+  return metric.unit == Unit::rate ? fmt::format("{:.4g}", *value) : to_text(metric.unit, *value);
 }
 
 // A column's systems, best first, with what each chose.
@@ -211,7 +247,7 @@ Leaderboard leaderboard(const BoardDescription& description, std::span<const Stu
 std::string BoardCell::text() const {
   if (best) return fmt::format("{:.2f}", share);
   if (!shown) return "-";
-  if (shown->row.misses_target()) return "miss";
+  if (missing == kMisses) return "miss";
   if (shown->row.outcome == RecordOutcome::out_of_memory) return "OOM";
   return shown->row.outcome == RecordOutcome::unsupported ? "n/a" : "fail";
 }
@@ -283,14 +319,16 @@ std::string leaderboard_markdown(const Leaderboard& board) {
   const BoardDescription& d = board.description;
   std::string text = "<!-- Made by: sluice leaderboard --write; a test compares it with its records. -->\n# " +
                      markdown_text(d.title) + "\n\n" + wrapped(markdown_prose(d.text)) + "\n";
-  text += wrapped(kinds_text(board) +
-                  ". A cell is the share of the best system's figure in its column (of a time: the best time over the "
-                  "system's), for the system's best case; (1) marks those that share the first place: on the virtual "
-                  "clock figures within " +
-                  model_error_text(model_error("calibrated")) +
-                  ", elsewhere those whose ranges overlap. The score is the mean of the shares; a system without a "
-                  "figure in a column has 0 there.") +
-          "\n";
+  text +=
+      wrapped(kinds_text(board) +
+              ". A cell is the share of the best system's figure in its column (of a time: the best time over the "
+              "system's), for the system's best case; (1) marks those that share the first place: on the virtual "
+              "clock figures within " +
+              model_error_text(model_error("calibrated")) +
+              " (times to a target: with at least one of the seeds, which all systems share), elsewhere those whose "
+              "ranges overlap. The score is the mean of the shares; a system without a "
+              "figure in a column has 0 there.") +
+      "\n";
   text += "## Synchronous systems\n\n" + to_markdown(ranking(board, board.synchronous)) +
           "\n## Asynchronous systems\n\n" + wrapped(std::string(kStaleNote)) + "\n" +
           to_markdown(ranking(board, board.asynchronous));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -293,6 +294,13 @@ std::optional<std::int64_t> updates_to_target(const Record& record) {
 std::optional<double> time_to_accuracy(const Record& record) {
   const CurvePoint* point = target_reached(record);
   return point ? std::optional(point->seconds) : std::nullopt;
+}
+
+std::optional<double> time_or_miss(const Record& record) {
+  if (const auto time = time_to_accuracy(record)) return time;
+  const bool tried =
+      record.outcome == RecordOutcome::diverged || (record.outcome == RecordOutcome::ok && final_metric(record));
+  return tried ? std::optional(std::numeric_limits<double>::infinity()) : std::nullopt;
 }
 
 bool is_asynchronous(const Record& record) {

@@ -107,7 +107,11 @@ std::optional<std::int64_t> updates_to_target(const Record& record);
 // Training seconds until the metric first reaches the target; nullopt if it never does or there is no target.
 std::optional<double> time_to_accuracy(const Record& record);
 
-// The same without draining the pipe. An asynchronous system drains before an evaluation and fills again after it, so
+// The same for comparisons over seeds: infinite for a run that diverged or ended without reaching the target, so worse
+// than every time; nullopt for other runs.
+std::optional<double> time_or_miss(const Record& record);
+
+// time_to_accuracy without draining the pipe. An asynchronous system drains before an evaluation and fills again after it, so
 // the first step of every segment takes the whole latency of the pipe. Here every step takes the mean of the others or,
 // on the virtual clock without interference, the seconds of an update in the steady state. Equal to time_to_accuracy
 // for systems that flush at every update. nullopt also if not all steps are kept.

@@ -131,12 +131,7 @@ std::vector<Verdict> verdicts(const Comparison& comparison, RowName name) {
       const auto t = throughput(r);
       return t ? std::optional(t->samples_per_second) : std::nullopt;
     });
-  if (comparison.target)
-    add_verdict("time to " + comparison.metric, [](const Record& r) -> std::optional<double> {
-      if (const auto t = time_to_accuracy(r)) return t;
-      const bool tried = r.outcome == RecordOutcome::diverged || (r.outcome == RecordOutcome::ok && final_metric(r));
-      return tried ? std::optional(kInfinity) : std::nullopt;
-    });
+  if (comparison.target) add_verdict("time to " + comparison.metric, time_or_miss);
   const double worst = comparison.lower_is_better ? kInfinity : -kInfinity;
   add_verdict("final " + comparison.metric, [&](const Record& r) -> std::optional<double> {
     if (r.outcome == RecordOutcome::diverged) return worst;
