@@ -349,8 +349,9 @@ TEST_F(Cli, NewBaselineIsOneFileWithAPlainName) {
   EXPECT_EQ(sluice({"new", "baseline", "my_system2"}, home).code, 0);
   EXPECT_NE(content(at("baselines/my_system2.cpp")).find("const System my_system2 = {"), std::string::npos);
   rejects({"new", "baseline", "my_system2"}, {"exists already"}, home);
-  for (const char* name : {"Bad", "2nd", "a-b", "../x", "", "class", "my_test", "gpipe", "dp"})
+  for (const char* name : {"Bad", "2nd", "a-b", "../x", "class", "my_test", "gpipe", "dp"})
     rejects({"new", "baseline", name}, {"new: "}, home);
+  rejects({"new", "baseline", ""}, {"name: its value is empty"}, home);
   rejects({"new", "basline", "x"}, {"did you mean 'baseline'?"}, home);
   EXPECT_EQ(std::distance(fs::directory_iterator(at("baselines")), {}), 1);
 }
