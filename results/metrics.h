@@ -111,10 +111,10 @@ std::optional<double> time_to_accuracy(const Record& record);
 // than every time; nullopt for other runs.
 std::optional<double> time_or_miss(const Record& record);
 
-// time_to_accuracy without draining the pipe. An asynchronous system drains before an evaluation and fills again after it, so
-// the first step of every segment takes the whole latency of the pipe. Here every step takes the mean of the others or,
-// on the virtual clock without interference, the seconds of an update in the steady state. Equal to time_to_accuracy
-// for systems that flush at every update. nullopt also if not all steps are kept.
+// time_to_accuracy without draining the pipe. An asynchronous system drains before an evaluation and fills again after
+// it, so the first step of every segment takes the whole latency of the pipe. Here every step takes the mean of the
+// others or, on the virtual clock without interference, the seconds of an update in the steady state. Equal to
+// time_to_accuracy for systems that flush at every update. nullopt also if not all steps are kept.
 std::optional<double> time_to_accuracy_without_drain(const Record& record);
 
 // The last and the best evaluation. NaN is never the best.

@@ -8,11 +8,10 @@ import contextlib
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-from torch.utils import _pytree as tree
 
+from .model_state import restored, train
 from .modules import one_more
-from .recording import Rejection, last_line, repeatable, replay, restored, train
+from .recording import Rejection, last_line, repeatable, replay
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,

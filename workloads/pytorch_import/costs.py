@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as tree
 
-from .recording import Operation, Rejection, Value, needed, nodes_of, replay, replay_part, restored, train
+from .model_state import restored, train
+from .recording import Operation, Rejection, Value, needed, nodes_of, replay, replay_part
 
 # Layers: runs of operations of one module.
 

@@ -16,7 +16,8 @@ from torch import nn
 from torch.utils import _pytree as tree
 
 from .costs import add_loss, nodes_of
-from .recording import Dropouts, Rejection, Value, last_line, record_call, restored
+from .model_state import restored
+from .recording import Dropouts, Rejection, Value, last_line, record_call
 
 WRITTEN_ANYWAY = {"version", "byteorder", ".data/serialization_id"}  # by every writer of an archive
 STATISTICS = {"batch_norm", "instance_norm"}  # functions that change their second and third argument, if training
