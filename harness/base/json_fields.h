@@ -293,7 +293,10 @@ class FieldReader {
   }
   template <class T>
   void among(const char* first, std::optional<T>& member) {
-    if (in_.has(first)) fields(*this, member.emplace());
+    if (!in_.has(first)) return;
+    T value;  // clang 16 has no emplace() for a struct within another one
+    fields(*this, value);
+    member = std::move(value);
   }
   // Throws InputError at the member, which has been read, where `holds` is false.
   void expect(bool holds, const char* name, const std::string& what, const char* advice) {

@@ -15,8 +15,9 @@
 
 namespace sluice {
 
-std::string read_text_file(const std::string& path) {
-  constexpr std::size_t most = std::size_t{1} << 29;  // 512 MiB
+namespace {
+
+std::string read_at_most(const std::string& path, std::size_t most) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status)) throw InputError(path, "is a folder", "give a file");
@@ -25,7 +26,11 @@ std::string read_text_file(const std::string& path) {
   return read_text(path, most, "check its name and folder");
 }
 
-Json parse_json_file(const std::string& path) { return Json::parse(read_text_file(path), path); }
+}  // namespace
+
+std::string read_text_file(const std::string& path) { return read_at_most(path, std::size_t{512} << 20); }
+
+Json parse_json_file(const std::string& path) { return Json::parse(read_at_most(path, std::size_t{32} << 20), path); }
 
 static std::string in_words(double value) {
   std::ostringstream out;

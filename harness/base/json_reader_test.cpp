@@ -122,6 +122,14 @@ TEST_F(ParseJsonFileTest, UnreadableFilesAreNamed) {
   EXPECT_EQ(error_of([] { parse_json_file("."); }), ".: is a folder; give a file");
 }
 
+TEST_F(ParseJsonFileTest, ALargeDocumentIsRejectedBeforeItIsRead) {
+  write("{}");
+  std::filesystem::resize_file(path_, (32 << 20) + 1);
+  EXPECT_EQ(error_of([&] { parse_json_file(path_); }),
+            path_ + ": is larger than such a file can be (33554432 bytes); check its name and folder");
+  EXPECT_EQ(read_text_file(path_).size(), (32U << 20) + 1);
+}
+
 TEST_F(ParseJsonFileTest, WhatIsNoRegularFileIsRejectedWithoutWaitingForIt) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { parse_json_file(path_); }),

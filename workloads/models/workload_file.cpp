@@ -158,7 +158,7 @@ bool is_workload_file(const std::string& path) {
   const std::string text = read_text_file(named.file);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string::npos || text[start] != '{') return false;
-  const Json json = Json::parse(text, named.file);
+  const Json json = parse_json_file(named.file);
   if (is_hugging_face_config(json)) return true;
   if (!named.length.empty()) return false;
   const Json* schema = json.find("schema");
