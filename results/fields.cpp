@@ -135,6 +135,8 @@ TimelineColumns columns_of(const std::vector<TimelineOp>& ops) {
     std::ranges::transform(ops, std::back_inserter(columns.version), &TimelineOp::version);
   if (std::ranges::any_of(ops, [](const TimelineOp& op) { return op.to.has_value(); }))
     std::ranges::transform(ops, std::back_inserter(columns.to), &TimelineOp::to);
+  if (std::ranges::any_of(ops, [](const TimelineOp& op) { return op.bytes.has_value(); }))
+    std::ranges::transform(ops, std::back_inserter(columns.bytes), &TimelineOp::bytes);
   return columns;
 }
 
@@ -144,6 +146,7 @@ std::vector<TimelineOp> ops_of(TimelineColumns columns) {
     ops.push_back({columns.rank[k], std::move(columns.op[k]), columns.start[k], columns.end[k]});
     if (!columns.version.empty()) ops.back().version = columns.version[k];
     if (!columns.to.empty()) ops.back().to = columns.to[k];
+    if (!columns.bytes.empty()) ops.back().bytes = columns.bytes[k];
   }
   return ops;
 }

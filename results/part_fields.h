@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/base/json_fields.h"
+#include "harness/base/numbers.h"
 #include "results/record.h"
 
 namespace sluice {
@@ -37,6 +38,7 @@ void fields(auto& v, TimelineOp& op) {
   v.if_any("version", op.version,
            {"The weight version that it reads, counted from the start of its program.", -limit, limit});
   v.if_any("to", op.to, {"Of a message: the rank that it goes to."});
+  v.if_any("bytes", op.bytes, {"Of a message.", 0, kMaxBytes});
 }
 
 // The form of a timeline in a line: one list per member of its ops.
@@ -46,6 +48,7 @@ struct TimelineColumns {
   std::vector<double> start = {}, end = {};
   std::vector<std::optional<std::int64_t>> version = {};
   std::vector<std::optional<int>> to = {};
+  std::vector<std::optional<std::int64_t>> bytes = {};
 };
 
 void fields(auto& v, TimelineColumns& c) {
@@ -58,10 +61,11 @@ void fields(auto& v, TimelineColumns& c) {
       "version", c.version,
       {"The weight version that it reads, counted from the start of its program; null: not recorded.", -limit, limit});
   v.if_any("to", c.to, {"Of a message: the rank that it goes to; null: no message."});
+  v.if_any("bytes", c.bytes, {"Of a message; null: no message.", 0, kMaxBytes});
   const std::size_t ops = c.rank.size();
   const auto fits = [&](const auto& column) { return column.size() == ops; };
   v.expect(fits(c.op) && fits(c.start) && fits(c.end) && (c.version.empty() || fits(c.version)) &&
-               (c.to.empty() || fits(c.to)),
+               (c.to.empty() || fits(c.to)) && (c.bytes.empty() || fits(c.bytes)),
            "rank", "the lists of a timeline have different lengths", "give each op a value in every list");
 }
 

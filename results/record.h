@@ -40,7 +40,8 @@ struct TimelineOp {
   // The weight version that it reads, counted from the start of the timeline's program (negative: made before it).
   // Absent from a line if all ops of a stage read the same one.
   std::optional<std::int64_t> version = std::nullopt;
-  std::optional<int> to = std::nullopt;  // for a message: the receiving rank; `rank` is its sender
+  std::optional<int> to = std::nullopt;              // for a message: the receiving rank; `rank` is its sender
+  std::optional<std::int64_t> bytes = std::nullopt;  // of a message; older records have none
 };
 
 struct Record {

@@ -236,6 +236,7 @@ Record any_record() {
     r.timeline.push_back({any_int(), any_text(), any_real(), any_real()});
     if (*rc::gen::arbitrary<bool>()) r.timeline.back().version = any_int() - 3;
     if (*rc::gen::arbitrary<bool>()) r.timeline.back().to = any_int();
+    if (*rc::gen::arbitrary<bool>()) r.timeline.back().bytes = any_int();
   }
   r.cost_source = any_text();
   maybe<Theory>(r.theory, any_theory);
@@ -347,7 +348,7 @@ Record full() {
   r.curve = {{10, 1.5, 0.7, 0.5, {{"bleu", 20}}}};
   r.peak_bytes = r.predicted_peak_bytes = {{.total = 5, .weights = 5, .host = 2}};
   r.planning_seconds = 0.25;
-  r.timeline = {{.rank = 0, .op = "0F0", .start = 0, .end = 1, .version = -1, .to = 1}};
+  r.timeline = {{.rank = 0, .op = "0F0", .start = 0, .end = 1, .version = -1, .to = 1, .bytes = 8}};
   r.optimizer = {.momentum = 0.9, .dampening = 0.5, .nesterov = true, .momentum_ema = true};
   r.workload_facts = {.target = 0.5, .single_device_value = 0.6};
   r.tuning = {.grid = {0.1},

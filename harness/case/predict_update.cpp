@@ -33,7 +33,7 @@ std::vector<RankMemory> predicted_memory(const Prepared& p, const Program& progr
   const Costs costs = costs_of(p);
   if (p.inference || !costs.machine) return memory(program, stages);
   std::vector<RankMemory> result = memory(program, stages, true);
-  add_waiting_messages(program, costs, simulate(program, costs, p.cluster, p.ranks.devices).trace, result);
+  add_waiting_messages(program, simulate(program, costs, p.cluster, p.ranks.devices).trace, result);
   return result;
 }
 

@@ -10,7 +10,6 @@
 
 #include "harness/base/json.h"
 #include "harness/program/program.h"
-#include "harness/sim/message_bytes.h"
 #include "plots/timeline_ops.h"
 #include "results/system_style.h"
 
@@ -194,7 +193,7 @@ class ProgramTrace {
     Json args = {{"from", fmt::format("rank {}, stage {}", m.from.value, send.stage.value)},
                  {"to", fmt::format("rank {}, stage {}", m.to.value, send.peer_stage.value)},
                  {"micro-batch", send.micro.value / chunks_}};
-    if (of_.bytes) args["bytes"] = of_.bytes->of(send);
+    if (m.bytes > 0) args["bytes"] = m.bytes;
     events_.message(to_text(send, chunks_), args, m.start, m.end);
     if (!is_along_edge(send.opcode)) return;
     const bool forward = send.opcode == Opcode::send_activation;
@@ -257,6 +256,7 @@ std::string chrome_trace(const Record& record) {
         args = {{"from", fmt::format("rank {}, stage {}", op.rank, m->from)},
                 {"to", fmt::format("rank {}, stage {}", *op.to, m->to)},
                 {"micro-batch", micro_batch(m->micro)}};
+      if (op.bytes) args["bytes"] = *op.bytes;
       events.message(op.op, args, op.start, op.end);
       if (!m) continue;
       const auto maker = ops.find({op.rank, m->from, m->micro, m->forward});

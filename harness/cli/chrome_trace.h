@@ -15,8 +15,6 @@
 
 namespace sluice {
 
-class MessageBytes;
-
 // "forward", "input gradient", ...: the names of charts (plots/timeline_ops.h).
 const char* op_category(Opcode opcode);
 
@@ -25,7 +23,6 @@ struct TraceOfProgram {
   const Program& program;
   const Trace& trace;                        // of the program, once
   std::vector<std::string> ranks = {};       // their names; empty: "rank 0", "rank 1", ...
-  const MessageBytes* bytes = nullptr;       // null: messages have no bytes
   std::vector<RankMemory> memory = {};       // with timelines, a graph of bytes by kind; empty: of micro-batches held
   std::vector<RankCollectives> marked = {};  // collectives that take no time: marks at their ops
 };

@@ -78,7 +78,10 @@ TEST_F(PerfettoTrace, OfARunIsItsTimeline) {
   EXPECT_FALSE(of_phase(all, "X").empty());
   const std::vector<Json> messages = of_phase(all, "b"), begins = of_phase(all, "s"), ends = of_phase(all, "f");
   ASSERT_FALSE(messages.empty());
-  EXPECT_EQ(messages[0]["args"], (Json{{"from", "rank 0, stage 0"}, {"to", "rank 1, stage 1"}, {"micro-batch", 0}}));
+  const Json& bytes = messages[0]["args"]["bytes"];
+  EXPECT_EQ(messages[0]["args"],
+            (Json{{"from", "rank 0, stage 0"}, {"to", "rank 1, stage 1"}, {"micro-batch", 0}, {"bytes", bytes}}));
+  EXPECT_EQ(bytes, 64 * 64 * 4);  // a micro-batch is the whole batch
   ASSERT_FALSE(begins.empty());
   ASSERT_EQ(begins.size(), ends.size());
   EXPECT_EQ(op_at(all, begins[0]["tid"].get<int>(), begins[0]["ts"].get<double>()), "0F0");

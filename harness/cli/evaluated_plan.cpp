@@ -20,7 +20,6 @@
 #include "harness/pipeline/tensor_members.h"
 #include "harness/plan/stage_picture.h"
 #include "harness/program/pytorch_table.h"
-#include "harness/sim/message_bytes.h"
 
 namespace sluice {
 
@@ -70,12 +69,10 @@ std::string page_text(const EvaluatedPlan& e) {
 std::string trace_text(const EvaluatedPlan& e) {
   const Costs costs = costs_of(e.p);
   const Simulation simulation = traced(e, costs);
-  const MessageBytes bytes(e.program, costs);
   return chrome_trace({.title = title_of(e),
                        .program = e.program,
                        .trace = simulation.trace,
                        .ranks = rank_names(e),
-                       .bytes = &bytes,
                        .memory = memory(e.program, stage_memory(e.p, e.c.optimizer, e.program.rule), true)});
 }
 

@@ -20,6 +20,7 @@ struct TraceMessage {
   Instruction send;
   Rank from, to;
   double start = 0, end = 0;  // seconds
+  double bytes = 0;
 };
 
 struct Trace {

@@ -377,7 +377,8 @@ class Engine {
     ChannelState& channel = channels_[c];
     channel.arrivals.push_back(arrival);
     if (traced)
-      result_.trace.messages.push_back({i, program_.channels[c].from, program_.channels[c].to, sent, arrival});
+      result_.trace.messages.push_back(
+          {i, program_.channels[c].from, program_.channels[c].to, sent, arrival, message_bytes_.of(i)});
     if (channel.waiting_rank >= 0) {
       ready_.push_back(static_cast<std::size_t>(channel.waiting_rank));
       channel.waiting_rank = -1;

@@ -5,8 +5,6 @@
 #include <map>
 #include <tuple>
 
-#include "harness/sim/message_bytes.h"
-
 namespace sluice {
 
 namespace {
@@ -32,8 +30,7 @@ struct Change {
 };
 
 // Of each rank's messages, in order of time.
-std::vector<std::vector<Change>> waiting(const Program& program, const Costs& costs, const Trace& trace) {
-  const MessageBytes bytes(program, costs);
+std::vector<std::vector<Change>> waiting(const Trace& trace) {
   std::vector<std::map<Taken, double>> starts;
   for (const auto& events : trace.ranks) starts.push_back(starts_of(events));
   std::vector<std::vector<Change>> changes(trace.ranks.size());
@@ -42,7 +39,7 @@ std::vector<std::vector<Change>> waiting(const Program& program, const Costs& co
     const auto op = starts[m.to.index()].find({m.send.opcode, taker, m.send.micro});
     const double taken = op == starts[m.to.index()].end() ? m.end : std::max(op->second, m.end);
     if (taken <= m.start) continue;
-    const Bytes size(std::llround(bytes.of(m.send)));
+    const Bytes size(std::llround(m.bytes));
     changes[m.from.index()].push_back({m.start, size});
     changes[m.from.index()].push_back({taken, Bytes(0) - size});
   }
@@ -77,9 +74,8 @@ Bytes peak_of(const std::vector<Instruction>& instructions, const std::vector<Tr
 
 }  // namespace
 
-void add_waiting_messages(const Program& program, const Costs& costs, const Trace& trace,
-                          std::vector<RankMemory>& memory) {
-  const std::vector<std::vector<Change>> changes = waiting(program, costs, trace);
+void add_waiting_messages(const Program& program, const Trace& trace, std::vector<RankMemory>& memory) {
+  const std::vector<std::vector<Change>> changes = waiting(trace);
   for (std::size_t r = 0; r < memory.size(); ++r) {
     MemoryPoint& peak = memory[r].peak;
     const Bytes everything = peak_of(program.ranks[r], trace.ranks[r], memory[r].timeline, changes[r]);

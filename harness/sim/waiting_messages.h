@@ -7,14 +7,12 @@
 
 #include "harness/program/program.h"
 #include "harness/program/trace.h"
-#include "harness/sim/costs.h"
 #include "harness/sim/memory.h"
 
 namespace sluice {
 
 // Raises the buffers of the ranks' peaks to what the messages of `trace` make of them. memory: of the program, with its
 // timeline, which is dropped; trace: of the program's first iteration.
-void add_waiting_messages(const Program& program, const Costs& costs, const Trace& trace,
-                          std::vector<RankMemory>& memory);
+void add_waiting_messages(const Program& program, const Trace& trace, std::vector<RankMemory>& memory);
 
 }  // namespace sluice

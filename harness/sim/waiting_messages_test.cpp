@@ -22,8 +22,8 @@ std::vector<RankMemory> two_ranks(double second_forward) {
   const StageMemory stage{
       .weights = Bytes(100), .gradients = Bytes(100), .stash = Bytes(10), .temporaries = {.forward = Bytes(1)}};
   std::vector<RankMemory> result = memory(program, {stage, stage}, true);
-  add_waiting_messages(program, costs,
-                       simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(2)).trace, result);
+  add_waiting_messages(program, simulate(program, costs, latency_cluster(2, Seconds(0)), identity_devices(2)).trace,
+                       result);
   return result;
 }
 
@@ -43,7 +43,7 @@ TEST(WaitingMessagesTest, AMessageTakenAsTheNextOpBeginsDoesNotMeetWhatTheOpAllo
   std::vector<StageMemory> stages(2, {.stash = Bytes(10), .temporaries = {.forward = Bytes(30)}});
   std::vector<RankMemory> ranks = memory(program, stages, true);
   const Cluster cluster = latency_cluster(2, Seconds(0.1));  // the first is on its way until 1.1, F1 ends at 2
-  add_waiting_messages(program, costs, simulate(program, costs, cluster, identity_devices(2)).trace, ranks);
+  add_waiting_messages(program, simulate(program, costs, cluster, identity_devices(2)).trace, ranks);
   EXPECT_EQ(ranks[0].peak.total(), Bytes(10 + 30));  // of F1; 20 and a message are left after it
 }
 

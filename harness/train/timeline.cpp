@@ -97,8 +97,11 @@ class Timeline {
 
   void add_messages(const std::vector<double>& shown_until) {
     for (const TraceMessage& m : trace_.messages)
-      if (m.start < shown_until[m.from.index()] && m.end > m.start)
-        add(m.from.index(), to_text(m.send, trace_.sequence_chunks), m.start, m.end).to = m.to.value;
+      if (m.start < shown_until[m.from.index()] && m.end > m.start) {
+        TimelineOp& op = add(m.from.index(), to_text(m.send, trace_.sequence_chunks), m.start, m.end);
+        op.to = m.to.value;
+        op.bytes = std::llround(m.bytes);
+      }
   }
 
   const Trace& trace_;

@@ -15,7 +15,8 @@ TraceMessage activation(int micro, double start, double end) {
           Rank(0),
           Rank(1),
           start,
-          end};
+          end,
+          24};
 }
 
 TEST(RecordTimeline, ShowsMessagesFromTheirSenderToTheirReceiver) {
@@ -30,6 +31,7 @@ TEST(RecordTimeline, ShowsMessagesFromTheirSenderToTheirReceiver) {
   EXPECT_EQ(message.op, "send_activation 0->1 0");
   EXPECT_EQ(message.rank, 0);
   EXPECT_EQ(message.to, 1);
+  EXPECT_EQ(message.bytes, 24);
   EXPECT_DOUBLE_EQ(message.start, 1);  // the timeline begins with the first op
   EXPECT_DOUBLE_EQ(message.end, 2);
   EXPECT_EQ(record.timeline[0].to, std::nullopt);
