@@ -429,6 +429,22 @@ TEST(Reference, OfAValidationEveryRoundIsKeptWithoutItsLosses) {
   for (const Record& record : kept) EXPECT_EQ(record.curve.empty(), record.environment.validation.has_value());
 }
 
+TEST(Reference, FiguresHaveNineDigits) {
+  const fs::path file = fs::path(testing::TempDir()) / "digits.jsonl";
+  Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
+  record.curve = {{.step = 1, .seconds = 1.0 / 3, .loss = 2.0 / 3, .metric = 1.0 / 7}};
+  record.observed.bubble_ratio = 1.0 / 9;
+  record.plan = {.objective = 1.0 / 11, .micro_batch = 16};
+  record.optimizer = OptimizerSpec{.learning_rate = 1.0 / 3};
+  write_reference(file, std::vector{record}, "sluice run a");
+  const Record kept = read_records(file).records.at(0);
+  fs::remove(file);
+  EXPECT_EQ(kept.curve.at(0).metric, 0.142857143);
+  EXPECT_EQ(kept.observed.bubble_ratio, 0.111111111);
+  EXPECT_EQ(kept.plan->objective, 0.0909090909);
+  EXPECT_EQ(kept.optimizer->learning_rate, 1.0 / 3);  // a setting stays as it was given
+}
+
 TEST(Reference, RecordsKeepWhatPagesShow) {
   Record record = synthetic::record("gpipe", 4, 0.1, "virtual");
   record.plan = {.stages = {{.layers = {{0, 1}}, .devices = {0, 1}, .data = 2}}};

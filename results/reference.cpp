@@ -30,18 +30,33 @@ void keep_episodes_of_the_run(Record& record) {
   std::erase_if(record.observed.interference->episodes, [&](const auto& episode) { return episode.start > end; });
 }
 
-// Times and losses to more digits than any page shows: nine on the virtual clock, and seven on the wall clock, which
-// no run repeats. Half of the bytes.
+// More digits than any page shows: of what the virtual clock and the training computed nine are kept, of a wall-clock
+// time, which no run repeats, seven. Half of the bytes.
+double in_digits(double value, int digits) {
+  return std::isfinite(value) ? number_in(fmt::format("{:.{}g}", value, digits)).value() : value;
+}
+
 void shorten_numbers(Record& record) {
   const int digits = record.clock == Clock::virtual_clock ? 9 : 7;
-  const auto shorten = [&](double& value) {
-    if (std::isfinite(value)) value = number_in(fmt::format("{:.{}g}", value, digits)).value();
-  };
-  std::ranges::for_each(record.step_seconds, shorten);
+  for (double& seconds : record.step_seconds) seconds = in_digits(seconds, digits);
   for (CurvePoint& point : record.curve) {
-    shorten(point.seconds);
-    if (point.loss) shorten(*point.loss);
+    point.seconds = in_digits(point.seconds, digits);
+    if (point.loss) point.loss = in_digits(*point.loss, digits);
+    if (point.metric) point.metric = in_digits(*point.metric, 9);
   }
+}
+
+// The same of a part of a record's line.
+void shorten_numbers(Json& value) {
+  if (value.is_number() && !value.is_number_integer()) value = in_digits(value.get<double>(), 9);
+  if (value.is_array())
+    for (Json& element : value) shorten_numbers(element);
+  if (value.is_object())
+    for (const auto& [key, member] : value.items()) {
+      Json shorter = member;
+      shorten_numbers(shorter);
+      value[key] = std::move(shorter);
+    }
 }
 
 // Pages show evaluations; of the losses only the first and the last tenth decide anything (closing_loss, stability.h).
@@ -91,6 +106,8 @@ void write_reference(const std::filesystem::path& file, std::span<const Record> 
   for (Record& record : kept) {
     const Record reference = reference_record(std::move(record), command);
     Json line = to_json(reference);
+    for (const char* part : {"observed", "plan", "planning_seconds", "work"})
+      if (line.contains(part)) shorten_numbers(line[part]);
     if (reference.clock == Clock::virtual_clock &&
         std::ranges::all_of(reference.step_seconds, [](double s) { return std::isfinite(s); }))
       line["step_seconds"] = with_repeats(reference.step_seconds);
