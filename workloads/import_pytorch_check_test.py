@@ -44,8 +44,8 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "decides_alike": "decides by the values of its inputs", "scales_by_item": "models_for_tests.py:",
     "bn3d": "n (BatchNorm1d): BatchNorm of a sample of [3, 5]", "seg_ce": "CrossEntropyLoss of a sample of [5, 8, 8]",
     "maxpool_idx": "p (MaxPool2d): a pool that returns the places", "mha_weights": "sum: the function sum",
-    "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Hardswish)",
-    "meta": "cannot be checked",
+    "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Softplus)",
+    "meta": "cannot be checked", "uneven_pool": "p (AdaptiveAvgPool2d): an adaptive average from [8, 8] to [3, 3]",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
@@ -54,6 +54,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
     "bn3d": ["n"], "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
+    "uneven_pool": ["p"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -67,6 +68,12 @@ NO_MODULES = {  # what says why the others are none
 }
 ACCEPTED = ("plain", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha", "dropouts",
             "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
+AS_LAYERS = {
+    "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
+             "Flatten Linear Activation Linear Multiply Linear CrossEntropyLoss",
+    "pooled": "Conv2d Pool2d Pool2d Pool2d Activation Pool2d Flatten Linear CrossEntropyLoss",
+    "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
+}
 NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has no attribute 'nope'",
                 "custom_bound": "Square is called through a name bound to its apply",
                 "without_argument": "missing 1 required positional argument", "breaks": "ZeroDivisionError"}
@@ -75,9 +82,9 @@ NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has
 class Tests(import_pytorch_test.Tests):
     def __init__(self, program, folder):
         super().__init__(program, folder)
-        from pytorch_import import costs_for_tests, models_for_tests, random_for_tests
-        self.models = types.SimpleNamespace(**vars(models_for_tests), **{
-            k: v for k, v in vars(costs_for_tests).items() if k[0] != "_" and k not in vars(models_for_tests)})
+        from pytorch_import import costs_for_tests, layers_for_tests, models_for_tests, random_for_tests
+        files = (costs_for_tests, layers_for_tests, models_for_tests)
+        self.models = types.SimpleNamespace(**{k: v for file in files for k, v in vars(file).items() if k[0] != "_"})
         self.random = random_for_tests
 
     def imported(self, made, *words):
@@ -156,9 +163,17 @@ class Tests(import_pytorch_test.Tests):
                 self.is_read("made")
                 self.check(not any("_orig_mod" in l["name"] for l in layers["layers"] + costs["layers"]), name)
 
+    def what_has_a_layer_is_no_module(self):
+        for name, kinds in AS_LAYERS.items():
+            code, said, (_, layers) = self.imported(getattr(self.models, name)(), "--no-modules")
+            self.equal(code, 0, f"exit code of {name}: {said}")
+            if code == 0:
+                self.equal([l["kind"] for l in layers["layers"]], kinds.split(), f"layers of {name}")
+                self.is_read("made")
+
     def every_unknown_layer_is_named_at_once(self):
         said = self.imported(self.models.several(), "--no-modules")[1]
-        for words in ("1 (GroupNorm), 4 (GroupNorm): Sluice has no layer GroupNorm", "2 (Hardswish)",
+        for words in ("1 (PReLU), 4 (PReLU): Sluice has no layer PReLU", "2 (Softplus)",
                       "--costs takes any", "made.json is not written"):
             self.check(words in said, f"{words}: {said}")
 

@@ -142,7 +142,7 @@ class Modern(nn.Module):
 class Unknown(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.GroupNorm(2, 4)
+        self.norm = nn.PReLU(4)
 
     def forward(self, x):
         return self.norm(x)
@@ -343,7 +343,7 @@ class Tests:
 
     def rejections_say_why(self):
         unknown = ["models.py:unknown", "--layers", "x.json", "--loss", "mse", "--no-modules"]
-        for words, text in ((unknown, "norm (GroupNorm): Sluice has no layer"),
+        for words, text in ((unknown, "norm (PReLU): Sluice has no layer"),
                             (["models.py:nothing", "--costs", "x.json"], "must return (module, inputs)"),
                             (["models.py:absent", "--costs", "x.json"], "has no function 'absent'"),
                             (["absent.py:f", "--costs", "x.json"], "absent.py: no such file"),

@@ -46,6 +46,7 @@ struct FlopsOf {
   LayerFlops operator()(const InstanceNorm&) const { return elementwise(6 * x(), 10 * x()); }
   // Sum, centre, square, sum, normalise, scale, shift; and back: two sums over dy and dy x^, then dx from both.
   LayerFlops operator()(const BatchNorm&) const { return elementwise(8 * x(), 11 * x()); }
+  LayerFlops operator()(const GroupNorm&) const { return elementwise(8 * x(), 11 * x()); }
   LayerFlops operator()(const LayerNorm&) const { return elementwise(8 * x(), 11 * x()); }
   // Square, sum, scale twice; and back: the sum of dy x^, then dx from both.
   LayerFlops operator()(const RmsNorm&) const { return elementwise(4 * x(), 7 * x()); }
@@ -121,7 +122,7 @@ struct FlopsOf {
   }
   LayerFlops operator()(const SequencePool&) const { return elementwise(x(), x()); }
   LayerFlops operator()(const Add&) const { return elementwise(static_cast<double>(in.size() - 1) * y(), 0); }
-  LayerFlops operator()(const Multiply&) const { return elementwise(y(), 2 * y()); }
+  LayerFlops operator()(const Multiply&) const { return elementwise(y(), (in[1] == in[0] ? 2 : 3) * y()); }
   LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Module& k) const {
@@ -162,6 +163,11 @@ struct StashOf {
     // Batch mean and inverse deviation; later the sums for weight and bias.
     return {.keeps_input = true,
             .extra_per_microbatch = 2 * k.features * statistic,
+            .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
+  }
+  StashSpec operator()(const GroupNorm& k) const {
+    return {.keeps_input = true,
+            .extra = 2 * k.groups * statistic,
             .extra_until_weight_gradient_per_microbatch = 2 * k.features * element};
   }
   StashSpec operator()(const LayerNorm& k) const {

@@ -21,7 +21,8 @@ namespace sluice {
 template <class Kind>
 struct KindTag {};
 
-constexpr std::array kActivationNames = {"relu", "gelu", "tanh", "sigmoid", "gelu_tanh", "silu", "leaky_relu"};
+constexpr std::array kActivationNames = {"relu", "gelu",       "tanh",  "sigmoid",     "gelu_tanh",
+                                         "silu", "leaky_relu", "relu6", "hardsigmoid", "hardswish"};
 
 void visit_fields(auto& v, KindTag<Linear>) {
   v.size("in", &Linear::in), v.size("out", &Linear::out), v.flag("bias", &Linear::bias);
@@ -51,6 +52,10 @@ void visit_fields(auto& v, KindTag<BatchNorm>) {
 void visit_fields(auto& v, KindTag<Upsample>) { v.window("factor", &Upsample::factor); }
 void visit_fields(auto& v, KindTag<InstanceNorm>) {
   v.size("features", &InstanceNorm::features), v.number("epsilon", &InstanceNorm::epsilon, 0, 1);
+}
+void visit_fields(auto& v, KindTag<GroupNorm>) {
+  v.size("features", &GroupNorm::features), v.size("groups", &GroupNorm::groups);
+  v.number("epsilon", &GroupNorm::epsilon, 0, 1);
 }
 void visit_fields(auto& v, KindTag<LayerNorm>) {
   v.size("features", &LayerNorm::features), v.number("epsilon", &LayerNorm::epsilon, 0, 1);

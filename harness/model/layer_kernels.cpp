@@ -125,6 +125,7 @@ struct KernelsOf {
     weight_gradient().stream(4 * number(features));  // the sums are there
   }
   void operator()(const BatchNorm& k) { normalise(k.features); }
+  void operator()(const GroupNorm& k) { normalise(k.features); }
   void operator()(const LayerNorm& k) { normalise(k.features); }
   void operator()(const RmsNorm& k) { normalise(k.features); }
 
@@ -307,8 +308,11 @@ struct KernelsOf {
     for (std::size_t i = 1; i < in.size(); ++i) input_gradient().stream(2 * y());  // the first takes the output's
   }
   void operator()(const Multiply&) {
-    forward().stream(3 * y());
-    for (std::size_t i = 0; i < in.size(); ++i) input_gradient().stream(3 * y());
+    const double factors = samples * number(elements(in[1]));
+    forward().stream(2 * y() + factors);
+    input_gradient().stream(2 * y() + factors);
+    input_gradient().stream(3 * y());
+    if (in[1] != in[0]) input_gradient().stream(y() + factors);  // summed for each channel
   }
   void operator()(const Concat&) {
     forward().stream(2 * y());

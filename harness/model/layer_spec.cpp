@@ -116,6 +116,14 @@ struct OutputShape {
     if (!(x[1] * x[2] > 1)) fail(layer, "has one element a feature, " + to_text(x) + ", which is its own mean");
     return x;
   }
+  Shape operator()(const GroupNorm& k) const {
+    const Shape& x = in[0];
+    require_first(layer, x, k.features, "features");
+    if (!(k.groups > 0 && k.features % k.groups == 0))
+      fail(layer, std::to_string(k.groups) + " groups do not divide " + std::to_string(k.features) + " features");
+    if (!(elements(x) > k.groups)) fail(layer, "has one element a group, " + to_text(x) + ", which is its own mean");
+    return x;
+  }
   Shape operator()(const BatchNorm& k) const {
     const Shape& x = in[0];
     if (!(x.size() == 1 || x.size() == 3))
@@ -220,12 +228,8 @@ struct OutputShape {
   }
   Shape operator()(const SequencePool& k) const {
     require_sequence(in[0]);
-    if (k.mode == SequencePool::Mode::first) {
-      if (!(in.size() == 1)) fail(layer, "takes no ids to pick the first position");
-      return {in[0][1]};
-    }
-    if (!(in.size() == 2)) fail(layer, "takes 2 inputs, has 1");
-    require_ids(in[1], in[0]);
+    if (in.size() == 2 && k.mode == SequencePool::Mode::first) fail(layer, "takes no ids to pick the first position");
+    if (in.size() == 2) require_ids(in[1], in[0]);
     return {in[0][1]};
   }
   Shape operator()(const Add&) const {
@@ -235,7 +239,8 @@ struct OutputShape {
     return in[0];
   }
   Shape operator()(const Multiply&) const {
-    if (!(in[1] == in[0])) fail(layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(in[1]));
+    if (!(in[1] == in[0] || (in[0].size() == 3 && in[1] == Shape{in[0][0], 1, 1})))
+      fail(layer, "inputs differ: " + to_text(in[0]) + " and " + to_text(in[1]));
     return in[0];
   }
   Shape operator()(const Concat& k) const {
@@ -314,6 +319,7 @@ struct ParametersOf {
   }
   Parameters operator()(const RmsNorm& k) const { return {{"weight", {k.features}, Init::ones, 0}}; }
   Parameters operator()(const BatchNorm& k) const { return scale_and_shift(k.features); }
+  Parameters operator()(const GroupNorm& k) const { return scale_and_shift(k.features); }
   Parameters operator()(const LayerNorm& k) const { return scale_and_shift(k.features); }
   Parameters operator()(const Embedding& k) const { return {{"weight", {k.vocabulary, k.width}, Init::normal, 1.0}}; }
   Parameters operator()(const PositionEmbedding& k) const {
@@ -402,7 +408,8 @@ std::string to_text(const Shape& shape) {
 
 std::string kind_name(const LayerKind& kind) {
   static const std::vector<std::string> in_its_order = split(
-      "Linear Conv2d ConvTranspose2d Pool2d Upsample BatchNorm InstanceNorm LayerNorm RmsNorm Activation Dropout "
+      "Linear Conv2d ConvTranspose2d Pool2d Upsample BatchNorm InstanceNorm GroupNorm LayerNorm RmsNorm Activation "
+      "Dropout "
       "Embedding PositionEmbedding PatchEmbedding ClassToken LstmCell Lstm Attention CrossAttention "
       "RelativeAttention Experts SequencePool Add Multiply Concat Flatten Module CrossEntropyLoss MseLoss "
       "BinaryCrossEntropyLoss",

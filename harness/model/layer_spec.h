@@ -60,6 +60,12 @@ struct InstanceNorm {
   std::int64_t features;
   double epsilon = 1e-5;
 };
+// x: [features, ...], of every sample and group of features / groups of them, which follow one another, by itself; a
+// scale and a shift for every feature (Wu and He, ECCV 2018, arXiv 1803.08494). Weight and bias: [features].
+struct GroupNorm {
+  std::int64_t features, groups;
+  double epsilon = 1e-5;
+};
 // Over the last dimension. Weight and bias: [features].
 struct LayerNorm {
   std::int64_t features;
@@ -71,15 +77,27 @@ struct RmsNorm {
   double epsilon = 1e-6;
 };
 // gelu: the exact (erf) form; gelu_tanh: its approximation by tanh; silu: x sigmoid(x); leaky_relu: x, or 0.01 x where
-// x is negative.
+// x is negative; relu6: x between 0 and 6; hardsigmoid: relu6(x + 3) / 6; hardswish: x hardsigmoid(x) (Howard et al.,
+// ICCV 2019, arXiv 1905.02244).
 struct Activation {
-  enum class Kind { relu, gelu, tanh, sigmoid, gelu_tanh, silu, leaky_relu } kind = Kind::relu;
+  enum class Kind {
+    relu,
+    gelu,
+    tanh,
+    sigmoid,
+    gelu_tanh,
+    silu,
+    leaky_relu,
+    relu6,
+    hardsigmoid,
+    hardswish
+  } kind = Kind::relu;
 };
 constexpr double kLeakySlope = 0.01;
 // Whether the backward is of the output, not of the input.
 inline bool backward_reads_output(const Activation& k) {
   using enum Activation::Kind;
-  return k.kind == relu || k.kind == tanh || k.kind == sigmoid || k.kind == leaky_relu;
+  return k.kind == relu || k.kind == tanh || k.kind == sigmoid || k.kind == leaky_relu || k.kind == relu6;
 }
 // Of single elements, or of whole channels of an image (Tompson et al., CVPR 2015).
 struct Dropout {
@@ -187,13 +205,15 @@ struct Experts {
   std::int64_t capacity_of(std::int64_t tokens) const;
   std::int64_t rows_of(std::int64_t tokens) const;
 };
-// A sequence and its ids to one vector: x: [t, width], ids [t] -> [width], over the real tokens; first: without ids,
-// where a class token stands.
+// A sequence to one vector: x: [t, width] -> [width]. With ids, the mean of the real tokens or the last of them; first,
+// where a class token stands, takes no ids.
 struct SequencePool {
   enum class Mode { mean, last, first } mode = Mode::mean;
 };
-struct Add {};       // any number of inputs of one shape
-struct Multiply {};  // two inputs of one shape, element by element: a gate (Shazeer, arXiv 2002.05202)
+struct Add {};  // any number of inputs of one shape
+// Two inputs of one shape, element by element: a gate (Shazeer, arXiv 2002.05202). Or an image [c, h, w] and a factor
+// for each of its channels, [c, 1, 1] (squeeze-and-excitation: Hu et al., CVPR 2018, arXiv 1709.01507).
+struct Multiply {};
 struct Concat {
   std::int64_t axis = 0;  // of the shape without the batch dimension
 };
@@ -226,10 +246,11 @@ struct MseLoss {};  // prediction and target of one shape
 // The same, of predictions x as log-odds and targets y from 0 to 1: log(1 + e^x) - x y, the mean over the elements.
 struct BinaryCrossEntropyLoss {};
 
-using LayerKind = std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, LayerNorm,
-                               RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
-                               LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, Experts, SequencePool, Add,
-                               Multiply, Concat, Flatten, Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
+using LayerKind =
+    std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, GroupNorm, LayerNorm,
+                 RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken, LstmCell, Lstm,
+                 Attention, CrossAttention, RelativeAttention, Experts, SequencePool, Add, Multiply, Concat, Flatten,
+                 Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
   std::string name;

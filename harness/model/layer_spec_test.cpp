@@ -94,6 +94,7 @@ TEST(LayerShape, AnImageBecomesPatchesWithAClassTokenBeforeThem) {
   EXPECT_EQ(out(PatchEmbedding{1, 2, 8}, {{1, 4, 6}}), (Shape{6, 8}));
   EXPECT_EQ(out(ClassToken{768}, {{196, 768}}), (Shape{197, 768}));
   EXPECT_EQ(out(SequencePool{SequencePool::Mode::first}, {{197, 768}}), (Shape{768}));
+  EXPECT_EQ(out(SequencePool{}, {{197, 768}}), (Shape{768}));
   EXPECT_NE(shape_error_of(PatchEmbedding{3, 16, 768}, {{3, 224, 220}}).find("patches of 16 do not divide"),
             std::string::npos);
   EXPECT_NE(shape_error_of(PatchEmbedding{3, 16, 768}, {{1, 224, 224}}).find("expects 3 channels"), std::string::npos);
@@ -134,7 +135,6 @@ TEST(LayerShape, TextLayersNameWhatDoesNotFit) {
   mentions(shape_error_of(cross, {{20, 16}}), "takes 2 or 3 inputs, has 1");
   mentions(shape_error_of(cross, {{20, 16}, {7, 9}}), "a last dimension of 8");
   mentions(shape_error_of(CrossAttention{16, 8, 3}, {{20, 16}, {7, 8}}), "not a multiple of 3 heads");
-  mentions(shape_error_of(SequencePool{}, {{20, 16}}), "takes 2 inputs, has 1");
   mentions(shape_error_of(SequencePool{}, {{20, 16}, {19}}), "one token id a step");
   mentions(shape_error_of(PositionEmbedding{10, 16}, {{20, 16}}), "has 10 positions");
   mentions(shape_error_of(Linear{16, 1}, {{16}, {16}}), "takes 1 input, has 2");
@@ -150,6 +150,9 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_NE(shape_error_of(Attention{.width = 10, .heads = 4}, {{3, 10}}).find("multiple"), std::string::npos);
   EXPECT_NE(shape_error_of(Add{}, {{3}, {4}}).find("differ"), std::string::npos);
   EXPECT_NE(shape_error_of(Multiply{}, {{3}, {4}}).find("differ"), std::string::npos);
+  EXPECT_EQ(out(Multiply{}, {{3, 4, 5}, {3, 1, 1}}), (Shape{3, 4, 5}));
+  EXPECT_NE(shape_error_of(Multiply{}, {{3, 1, 1}, {3, 4, 5}}).find("differ"), std::string::npos);
+  EXPECT_NE(shape_error_of(Multiply{}, {{3, 4}, {3, 1}}).find("differ"), std::string::npos);
   EXPECT_NE(shape_error_of(Multiply{}, {{3}}).find("takes 2 inputs, has 1"), std::string::npos);
   EXPECT_NE(shape_error_of(Attention{.width = 12, .heads = 6, .kv_heads = 4}, {{3, 12}}).find("4 key and value heads"),
             std::string::npos);
@@ -161,6 +164,10 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_NE(shape_error_of(Pool2d{.kernel = 2, .stride = 2, .padding = 2}, {{1, 9, 9}}).find("half"),
             std::string::npos);
   EXPECT_NE(shape_error_of(BatchNorm{8}, {{4, 3, 3}}).find("8 features"), std::string::npos);
+  EXPECT_EQ(out(GroupNorm{8, 2}, {{8, 3, 4}}), (Shape{8, 3, 4}));
+  EXPECT_EQ(out(GroupNorm{8, 4}, {{8}}), (Shape{8}));
+  EXPECT_NE(shape_error_of(GroupNorm{8, 3}, {{8, 3, 4}}).find("3 groups do not divide 8 features"), std::string::npos);
+  EXPECT_NE(shape_error_of(GroupNorm{8, 8}, {{8}}).find("its own mean"), std::string::npos);
   EXPECT_NE(shape_error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
 }
 
@@ -170,6 +177,7 @@ TEST(LayerParameters, CountsByHand) {
   EXPECT_EQ(parameter_count(layer(Conv2d{3, 8, 3})), 8 * 27 + 8);
   EXPECT_EQ(parameter_count(layer(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7})), 8 * 3 * 7 + 8);
   EXPECT_EQ(parameter_count(layer(BatchNorm{8})), 16);
+  EXPECT_EQ(parameter_count(layer(GroupNorm{8, 2})), 16);
   EXPECT_EQ(parameter_count(layer(LayerNorm{8})), 16);
   EXPECT_EQ(parameter_count(layer(Embedding{100, 16})), 1600);
   EXPECT_EQ(parameter_count(layer(Lstm{16, 32})), 128 * 16 + 128 * 32 + 2 * 128);

@@ -15,6 +15,7 @@ from .recording import Rejection, last_line, repeatable, replay
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
+               "relu6": F.relu6, "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish,
                "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "leaky_relu": lambda x: F.leaky_relu(x, 0.01)}
 
 
@@ -68,6 +69,7 @@ KINDS = {  # of a layer of the file, its inputs and its weights
     "Upsample": lambda l, x, w: F.interpolate(x[0], scale_factor=l["factor"], mode="nearest"),
     "BatchNorm": lambda l, x, w: F.batch_norm(x[0], None, None, *w, training=True, eps=l["epsilon"]),
     "InstanceNorm": lambda l, x, w: F.instance_norm(x[0], eps=l["epsilon"]),
+    "GroupNorm": lambda l, x, w: F.group_norm(x[0], l["groups"], *w, eps=l["epsilon"]),
     "LayerNorm": lambda l, x, w: F.layer_norm(x[0], x[0].shape[-1:], *w, eps=l["epsilon"]),
     "RmsNorm": lambda l, x, w: x[0] * torch.rsqrt(x[0].square().mean(-1, keepdim=True) + l["epsilon"]) * w[0],
     "Activation": lambda l, x, w: ACTIVATIONS[l["function"]](x[0]),
@@ -78,7 +80,9 @@ KINDS = {  # of a layer of the file, its inputs and its weights
     "Attention": self_attention,
     "CrossAttention": cross_attention,
     "Add": lambda l, x, w: x[0] + x[1],
+    "Multiply": lambda l, x, w: x[0] * x[1],
     "Concat": lambda l, x, w: torch.cat(x, l["axis"] + 1),
+    "SequencePool": lambda l, x, w: x[0].mean(1) if l["mode"] == "mean" else x[0][:, 0 if l["mode"] == "first" else -1],
     "Flatten": lambda l, x, w: x[0].flatten(1),
 }
 

@@ -86,6 +86,11 @@ def instance_norm(m):
     return "InstanceNorm", {"features": m.num_features, "epsilon": m.eps}
 
 
+def group_norm(m):
+    plain(m.affine, "a group norm without weights")
+    return "GroupNorm", {"features": m.num_channels, "groups": m.num_groups, "epsilon": m.eps}
+
+
 def leaky_relu(m):
     plain(m.negative_slope == 0.01, f"a leaky ReLU of slope {m.negative_slope}; Sluice's is 0.01")
     return "Activation", {"function": "leaky_relu"}
@@ -120,9 +125,26 @@ def gelu(approximate):
     return "Activation", {"function": "gelu" if approximate == "none" else "gelu_tanh"}
 
 
-def global_average(m):
-    plain(m.output_size in (1, (1, 1)), "an adaptive average to more than one element")
-    return "Pool2d", {"mode": "global_average"}
+def adaptive_average(size, shape):
+    """A pool whose windows are all alike; shape: of what it reads."""
+    across = [n if n is not None else own for n, own in zip(size if isinstance(size, tuple) else (size, size),
+                                                          shape[-2:])]
+    if across == [1, 1]:
+        return "Pool2d", {"mode": "global_average"}
+    plain(all(own % n == 0 for n, own in zip(across, shape[-2:])),
+          f"an adaptive average from {list(shape[-2:])} to {across} elements, whose windows differ")
+    kernel = square([own // n for n, own in zip(across, shape[-2:])], "its window")
+    return "Pool2d", {"mode": "average", "kernel": kernel, "stride": kernel, "padding": 0}
+
+
+def of_a_sequence(name, o):
+    """How an operation makes one vector of a sequence; None: not at all."""
+    given = o.args[1] if len(o.args) > 1 else o.kwargs.get("dim")
+    if name == "mean" and given in (1, (1,), [1]):
+        return "mean"
+    position = given[1] if name == "getitem" and isinstance(given, tuple) and len(given) > 1 and given[0] == slice(
+        None) else o.args[2] if name == "select" and given == 1 and len(o.args) > 2 else None
+    return {0: "first", -1: "last"}.get(position if isinstance(position, int) else None)
 
 
 MODULES = {  # of one input; a module's class itself, not one derived from it
@@ -131,18 +153,16 @@ MODULES = {  # of one input; a module's class itself, not one derived from it
     nn.ConvTranspose2d: conv_transpose2d,
     nn.MaxPool2d: lambda m: pool2d(m, "max"),
     nn.AvgPool2d: lambda m: pool2d(m, "average"),
-    nn.AdaptiveAvgPool2d: global_average,
     nn.BatchNorm1d: batch_norm,
     nn.BatchNorm2d: batch_norm,
     nn.InstanceNorm2d: instance_norm,
+    nn.GroupNorm: group_norm,
     nn.LayerNorm: layer_norm,
     nn.RMSNorm: rms_norm,
     nn.Upsample: upsample,
     nn.LeakyReLU: leaky_relu,
-    nn.ReLU: lambda m: ("Activation", {"function": "relu"}),
-    nn.Tanh: lambda m: ("Activation", {"function": "tanh"}),
-    nn.Sigmoid: lambda m: ("Activation", {"function": "sigmoid"}),
-    nn.SiLU: lambda m: ("Activation", {"function": "silu"}),
+    **{kind: lambda m, name=kind.__name__.lower(): ("Activation", {"function": name})
+       for kind in (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.ReLU6, nn.Hardsigmoid, nn.Hardswish)},
     nn.GELU: lambda m: gelu(m.approximate),
     nn.Embedding: embedding,
     nn.LSTM: lstm,
@@ -178,7 +198,8 @@ def rows(parameter, first, end):
 
 # In the order of harness/model/layer_spec.h; what is not here has no weights.
 WEIGHTS = {"Linear": ("weight", "bias"), "Conv2d": ("weight", "bias"), "ConvTranspose2d": ("weight", "bias"),
-           "BatchNorm": ("weight", "bias"), "LayerNorm": ("weight", "bias"), "RmsNorm": ("weight",),
+           "BatchNorm": ("weight", "bias"), "GroupNorm": ("weight", "bias"), "LayerNorm": ("weight", "bias"),
+           "RmsNorm": ("weight",),
            "Embedding": ("weight",), "Lstm": ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")}
 RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (3,), "Upsample": (3,), "InstanceNorm": (3,),
          "BatchNorm": (1, 3), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,), "Lstm": (2,),
@@ -430,6 +451,9 @@ class Declaring:
             self.add(call.name, "Flatten", given[:1], call.result)
         elif kind is nn.MultiheadAttention:
             self.multi_head(call, m)
+        elif kind is nn.AdaptiveAvgPool2d:
+            name, fields = adaptive_average(m.output_size, given[0].shape)
+            self.add(call.name, name, given[:1], call.result, **fields)
         elif kind in MODULES:
             plain(call.training or "BatchNorm" not in kind.__name__,
                   "a batch norm that stays in eval() while the model trains")
@@ -511,7 +535,30 @@ class Declaring:
             self.add(label, "PositionEmbedding", [a], output,
                      [Weight([(table.tensor, None)], tuple(table.shape[-2:]))],
                      steps=table.shape[-2], width=table.shape[-1])
-        elif name in ("relu", "tanh", "sigmoid", "silu"):
+        elif name == "mul" and len(given) == 2 and all(self.depends_on_input(v) for v in given):
+            x, factor = given if output.shape == given[0].shape else given[::-1]
+            channels = len(x.shape) == 4 and list(factor.shape) == [*x.shape[:2], 1, 1]
+            plain(x.shape == factor.shape or channels and x.shape == output.shape,
+                  f"a product of {list(given[0].shape)} and {list(given[1].shape)}")
+            self.add(label, "Multiply", [x, factor], output)
+        elif name in ("max_pool2d", "avg_pool2d"):
+            kind, mode = (nn.MaxPool2d, "max") if name == "max_pool2d" else (nn.AvgPool2d, "average")
+            settings = {k: v for k, v in o.kwargs.items() if k != "input"}
+            self.add(label, "Pool2d", given[:1], output, **pool2d(kind(*o.args[1:], **settings), mode)[1])
+        elif name == "adaptive_avg_pool2d":
+            kind, fields = adaptive_average(o.kwargs.get("output_size", o.args[-1]), given[0].shape)
+            self.add(label, kind, given[:1], output, **fields)
+        elif name == "mean" and len(given[0].shape) == 4 and sorted(
+                d % 4 for d in o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else ())) == [2, 3]:
+            keeps = len(output.shape) == 4
+            self.add(label, "Pool2d", given[:1], output if keeps else None, mode="global_average")
+            if not keeps:
+                self.add(label + ".flatten", "Flatten", given[:1], output)
+                self.layers[-1]["inputs"] = [len(self.layers) - 2]
+        elif len(given[0].shape) == 3 and len(output.shape) == 2 and self.depends_on_input(given[0]) and (
+                (mode := of_a_sequence(name, o)) is not None):
+            self.add(label, "SequencePool", given[:1], output, mode=mode)
+        elif name in ("relu", "tanh", "sigmoid", "silu", "relu6", "hardsigmoid", "hardswish"):
             self.add(label, "Activation", given[:1], output, function=name)
         elif name == "gelu":
             kind, fields = gelu(o.kwargs.get("approximate", "none"))

@@ -99,7 +99,7 @@ def all_frozen():
 
 
 def frozen_part():
-    m = Net(lambda m, x: m.b(m.n(m.a(x))), a=nn.Linear(8, 16), n=nn.GroupNorm(4, 16), b=nn.Linear(16, 4))
+    m = Net(lambda m, x: m.b(m.n(m.a(x))), a=nn.Linear(8, 16), n=nn.PReLU(16), b=nn.Linear(16, 4))
     m.n.requires_grad_(False)
     return m, X()
 
@@ -507,10 +507,10 @@ def several():
     return (
         nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1),
-            nn.GroupNorm(2, 8),
-            nn.Hardswish(),
+            nn.PReLU(8),
+            nn.Softplus(),
             nn.Conv2d(8, 8, 3),
-            nn.GroupNorm(2, 8),
+            nn.PReLU(8),
             nn.Flatten(),
             nn.Linear(288, 4),
         ),
@@ -585,7 +585,12 @@ class Statistics(nn.Module):
 
 
 def gated():
-    """harness/tests/data/modules: `import_pytorch.py models_for_tests.py:gated --layers gated.json`."""
+    """harness/tests/data/modules: `import_pytorch.py models_for_tests.py:gated --layers gated.json`, from before group
+    norms and gates were layers."""
     torch.manual_seed(5)
     return nn.Sequential(nn.Embedding(20, 16, padding_idx=0), Gated(16), nn.Linear(16, 16), nn.ReLU(), Gated(16),
                          Statistics(16), nn.Linear(16, 20)), torch.randint(0, 20, (4, 6))
+
+
+def uneven_pool():
+    return Net(lambda m, x: m.l(m.p(x).flatten(1)), p=nn.AdaptiveAvgPool2d(3), l=nn.Linear(27, 4)), IMAGE()

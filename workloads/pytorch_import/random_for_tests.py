@@ -36,11 +36,13 @@ def random_images(draw):
             parts.append((draw.choice((nn.MaxPool2d, nn.AvgPool2d))(2), kind))
             size //= 2
         elif kind == "norm":
-            parts.append((draw.choice((nn.BatchNorm2d, nn.InstanceNorm2d))(width), kind))
+            norm = draw.choice((nn.BatchNorm2d, nn.InstanceNorm2d, lambda n: nn.GroupNorm(1, n)))
+            parts.append((norm(width), kind))
         elif kind == "drop":
             parts.append((draw.choice((nn.Dropout, nn.Dropout2d))(draw.choice((0.1, 0.5))), kind))
         else:
-            parts.append((draw.choice((nn.ReLU, nn.Tanh, nn.SiLU, nn.LeakyReLU, nn.GELU, nn.Sigmoid))(), kind))
+            parts.append((draw.choice((nn.ReLU, nn.Tanh, nn.SiLU, nn.LeakyReLU, nn.GELU, nn.Sigmoid, nn.ReLU6,
+                                       nn.Hardswish))(), kind))
     head = nn.Sequential(nn.Flatten(), nn.Linear(width * size * size, 12), nn.ReLU(), nn.Linear(12, 5))
     return RandomNet(parts, head), torch.randn(4, 3, 8, 8)
 

@@ -30,6 +30,12 @@ inline at::Tensor reference_activation(Activation::Kind kind, const at::Tensor& 
       return torch::silu(x);
     case Activation::Kind::leaky_relu:
       return torch::where(x < 0, 0.01 * x, x);
+    case Activation::Kind::relu6:
+      return torch::relu6(x);
+    case Activation::Kind::hardsigmoid:
+      return torch::hardsigmoid(x);  // whose derivative is that of a float
+    case Activation::Kind::hardswish:
+      return x * torch::relu6(x + 3) / 6;
     case Activation::Kind::gelu:
       break;
   }
@@ -69,6 +75,7 @@ struct ReferenceLayer {
   at::Tensor operator()(const BatchNorm& k) const {
     return torch::batch_norm(x[0], w[0], w[1], {}, {}, true, k.momentum, k.epsilon, false);
   }
+  at::Tensor operator()(const GroupNorm& k) const { return torch::group_norm(x[0], k.groups, w[0], w[1], k.epsilon); }
   at::Tensor operator()(const LayerNorm& k) const {
     return torch::layer_norm(x[0], {k.features}, w[0], w[1], k.epsilon);
   }
@@ -210,6 +217,7 @@ struct ReferenceLayer {
   }
   at::Tensor operator()(const SequencePool& k) const {
     if (k.mode == SequencePool::Mode::first) return x[0].select(1, 0);
+    if (x.size() == 1) return k.mode == SequencePool::Mode::mean ? x[0].mean(1) : x[0].select(1, x[0].size(1) - 1);
     Tensors rows;
     for (std::int64_t b = 0; b < x[0].size(0); ++b) {
       const at::Tensor row = x[0][b].narrow(0, 0, x[1][b].ne(0).sum().item<std::int64_t>());

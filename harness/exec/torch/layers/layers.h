@@ -21,6 +21,7 @@ std::unique_ptr<Layer> make(const Pool2d& spec);
 std::unique_ptr<Layer> make(const Upsample& spec);
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options);
 std::unique_ptr<Layer> make(const InstanceNorm& spec);
+std::unique_ptr<Layer> make(const GroupNorm& spec);
 std::unique_ptr<Layer> make(const LayerNorm& spec);
 std::unique_ptr<Layer> make(const RmsNorm& spec);
 std::unique_ptr<Layer> make(const Activation& spec);
@@ -38,7 +39,7 @@ std::unique_ptr<Layer> make(const RelativeAttention& spec);
 // first: of the experts that it holds. sum: over the devices that share the experts, in place, of the part of the
 // gradient that each has; outputs and input gradients are parts, too, which the caller sums.
 std::unique_ptr<Layer> make(const Experts& spec, std::int64_t first = 0, std::function<void(at::Tensor&)> sum = {});
-std::unique_ptr<Layer> make(const SequencePool& spec);
+std::unique_ptr<Layer> make(const SequencePool& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const Add& spec);
 std::unique_ptr<Layer> make(const Multiply& spec);
 std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_shapes);

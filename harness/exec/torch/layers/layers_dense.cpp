@@ -77,7 +77,8 @@ class EmbeddingLayer final : public Layer {
   }
 };
 
-// relu, leaky_relu, tanh and sigmoid keep their output, from which the derivative follows; the others keep their input.
+// relu, relu6, leaky_relu, tanh and sigmoid keep their output, from which the derivative follows; the others keep their
+// input.
 class ActivationLayer final : public WeightlessLayer {
  public:
   explicit ActivationLayer(Activation::Kind kind) : kind_(kind) {}
@@ -105,6 +106,12 @@ class ActivationLayer final : public WeightlessLayer {
         return at::silu(x);
       case Activation::Kind::leaky_relu:
         return in_place ? at::leaky_relu_out(over, x, kLeakySlope) : at::leaky_relu(x, kLeakySlope);
+      case Activation::Kind::relu6:
+        return in_place ? over.clamp_(0, 6) : x.clamp(0, 6);
+      case Activation::Kind::hardsigmoid:
+        return at::hardsigmoid(x);
+      case Activation::Kind::hardswish:
+        return at::hardswish(x);
       case Activation::Kind::gelu:
         break;
     }
@@ -129,6 +136,12 @@ class ActivationLayer final : public WeightlessLayer {
       case Activation::Kind::leaky_relu:
         return in_place ? at::leaky_relu_backward_out(dx, dy, kept, kLeakySlope, /*self_is_result=*/true)
                         : at::leaky_relu_backward(dy, kept, kLeakySlope, /*self_is_result=*/true);
+      case Activation::Kind::relu6:
+        return in_place ? at::hardtanh_backward_out(dx, dy, kept, 0, 6) : at::hardtanh_backward(dy, kept, 0, 6);
+      case Activation::Kind::hardsigmoid:
+        return in_place ? at::hardsigmoid_backward_out(dx, dy, kept) : at::hardsigmoid_backward(dy, kept);
+      case Activation::Kind::hardswish:
+        return at::hardswish_backward(dy, kept);
       case Activation::Kind::gelu:
         break;
     }

@@ -199,6 +199,34 @@ class BatchNormLayer final : public NormLayer {
   at::Tensor mean_, variance_;
 };
 
+class GroupNormLayer final : public NormLayer {
+ public:
+  explicit GroupNormLayer(const GroupNorm& spec) : spec_(spec) {}
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
+                     const ForwardMode&, bool, LayerStash* stash) override {
+    const at::Tensor x = in[0].contiguous();
+    auto [y, mean, inverse] = at::native_group_norm(x, weights[0], weights[1], x.size(0), spec_.features,
+                                                    elements_of_a_feature(x), spec_.groups, spec_.epsilon);
+    if (stash) stash->kept = {in[0], std::move(mean), std::move(inverse)};
+    return y;
+  }
+
+  std::vector<at::Tensor> input_gradient(const at::Tensor& dy, std::span<const at::Tensor> weights,
+                                         const std::vector<bool>& needs_input, LayerStash& stash) override {
+    const at::Tensor x = stash.kept[0].contiguous();
+    return keep_sums(at::native_group_norm_backward(dy.contiguous(), x, stash.kept[1], stash.kept[2], weights[0],
+                                                    x.size(0), spec_.features, elements_of_a_feature(x), spec_.groups,
+                                                    {needs_input[0], true, true}),
+                     stash);
+  }
+
+ private:
+  std::int64_t elements_of_a_feature(const at::Tensor& x) const { return x.numel() / (x.size(0) * spec_.features); }
+
+  GroupNorm spec_;
+};
+
 class LayerNormLayer final : public NormLayer {
  public:
   explicit LayerNormLayer(const LayerNorm& spec) : spec_(spec) {}
@@ -261,6 +289,7 @@ std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& opti
 }
 std::unique_ptr<Layer> make(const Upsample& spec) { return std::make_unique<UpsampleLayer>(spec); }
 std::unique_ptr<Layer> make(const InstanceNorm& spec) { return std::make_unique<InstanceNormLayer>(spec); }
+std::unique_ptr<Layer> make(const GroupNorm& spec) { return std::make_unique<GroupNormLayer>(spec); }
 std::unique_ptr<Layer> make(const LayerNorm& spec) { return std::make_unique<LayerNormLayer>(spec); }
 std::unique_ptr<Layer> make(const RmsNorm& spec) { return std::make_unique<RmsNormLayer>(spec); }
 

@@ -33,7 +33,8 @@ class MultiplyLayer final : public WeightlessLayer {
 
  private:
   at::Tensor gradient(const at::Tensor& dy, std::size_t input, LayerStash& stash) override {
-    return at::mul(dy, stash.kept[1 - input]);
+    const at::Tensor dx = at::mul(dy, stash.kept[1 - input]);
+    return stash.kept[input].sizes() == dx.sizes() ? dx : dx.sum({2, 3}, /*keepdim=*/true);
   }
 };
 

@@ -99,21 +99,27 @@ class ClassTokenLayer final : public Layer {
   }
 };
 
-class FirstOfSequenceLayer final : public WeightlessLayer {
+class WholeSequencePoolLayer final : public WeightlessLayer {
  public:
+  explicit WholeSequencePoolLayer(SequencePool::Mode mode) : mode_(mode) {}
+
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
                      bool, LayerStash*) override {
     steps_ = in[0].size(1);
-    return in[0].select(1, 0).clone();
+    return mode_ == SequencePool::Mode::mean ? in[0].mean(1) : in[0].select(1, position()).clone();
   }
 
  private:
   at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override {
-    at::Tensor dx = at::zeros({dy.size(0), steps_, dy.size(1)}, dy.options());
-    dx.select(1, 0).copy_(dy);
+    const std::vector<std::int64_t> shape{dy.size(0), steps_, dy.size(1)};
+    if (mode_ == SequencePool::Mode::mean) return at::div(dy, steps_).unsqueeze(1).expand(shape).contiguous();
+    at::Tensor dx = at::zeros(shape, dy.options());
+    dx.select(1, position()).copy_(dy);
     return dx;
   }
+  std::int64_t position() const { return mode_ == SequencePool::Mode::first ? 0 : steps_ - 1; }
 
+  SequencePool::Mode mode_;
   std::int64_t steps_ = 0;  // the same for every micro-batch
 };
 
@@ -149,8 +155,8 @@ class SequencePoolLayer final : public WeightlessLayer {
 std::unique_ptr<Layer> make(const PositionEmbedding&) { return std::make_unique<PositionEmbeddingLayer>(); }
 std::unique_ptr<Layer> make(const PatchEmbedding& spec) { return std::make_unique<PatchEmbeddingLayer>(spec); }
 std::unique_ptr<Layer> make(const ClassToken&) { return std::make_unique<ClassTokenLayer>(); }
-std::unique_ptr<Layer> make(const SequencePool& spec) {
-  if (spec.mode == SequencePool::Mode::first) return std::make_unique<FirstOfSequenceLayer>();
+std::unique_ptr<Layer> make(const SequencePool& spec, std::span<const Shape> input_shapes) {
+  if (input_shapes.size() == 1) return std::make_unique<WholeSequencePoolLayer>(spec.mode);
   return std::make_unique<SequencePoolLayer>(spec.mode);
 }
 

@@ -111,8 +111,8 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec, std::span<const Shape> 
           return make(kind, index_in_model);
         } else if constexpr (std::is_same_v<Kind, Module>) {
           return make_module(spec, index_in_model, options);
-        } else if constexpr (std::is_same_v<Kind, Concat> || std::is_same_v<Kind, Flatten> ||
-                             std::is_same_v<Kind, CrossEntropyLoss>) {
+        } else if constexpr (std::is_same_v<Kind, SequencePool> || std::is_same_v<Kind, Concat> ||
+                             std::is_same_v<Kind, Flatten> || std::is_same_v<Kind, CrossEntropyLoss>) {
           return make(kind, input_shapes);
         } else {
           return make(kind);
