@@ -52,11 +52,7 @@ void shorten_numbers(Json& value) {
   if (value.is_array())
     for (Json& element : value) shorten_numbers(element);
   if (value.is_object())
-    for (const auto& [key, member] : value.items()) {
-      Json shorter = member;
-      shorten_numbers(shorter);
-      value[key] = std::move(shorter);
-    }
+    for (const auto& [key, member] : value.items()) shorten_numbers(value[key]);
 }
 
 // Pages show evaluations; of the losses only the first and the last tenth decide anything (closing_loss, stability.h).

@@ -46,6 +46,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "maxpool_idx": "p (MaxPool2d): a pool that returns the places", "mha_weights": "sum: the function sum",
     "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Softplus)",
     "meta": "cannot be checked", "uneven_pool": "p (AdaptiveAvgPool2d): an adaptive average from [8, 8] to [3, 3]",
+    "mean_of_channels": "the function mean", "ceil_pool": "a call of max_pool2d with more than kernel_size, stride",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
@@ -54,7 +55,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
     "bn3d": ["n"], "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
-    "uneven_pool": ["p"],
+    "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -71,7 +72,8 @@ ACCEPTED = ("plain", "frozen", "attention", "pos_plain", "pos_zeros", "pos_looku
 AS_LAYERS = {
     "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
              "Flatten Linear Activation Linear Multiply Linear CrossEntropyLoss",
-    "pooled": "Conv2d Pool2d Pool2d Pool2d Activation Pool2d Flatten Linear CrossEntropyLoss",
+    "pooled": "Conv2d Pool2d Pool2d Pool2d Activation Pool2d Pool2d Pool2d Flatten Linear CrossEntropyLoss",
+    "squares": "Linear Multiply Linear CrossEntropyLoss",
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }
 NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has no attribute 'nope'",

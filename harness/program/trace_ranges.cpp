@@ -14,17 +14,19 @@ static constexpr std::size_t kMaxNameLength = 500;
 
 // torch.distributed.pipelining: record_function of _PipelineScheduleRuntime (the multi-stage schedules), of GPipe, and,
 // in profiles with Python functions (with_stack=True), the functions of a stage, as 1F1B has no record_function.
-static std::vector<PatternSet> patterns_of_pytorch() {
+static const std::vector<PatternSet>& patterns_of_pytorch() {
   using enum Opcode;
   const auto runtime = [](const char* kind) { return std::regex(fmt::format("^PP:(\\d+){}(\\d+)$", kind)); };
-  return {{{forward, runtime("F")},
-           {backward, runtime("B")},
-           {input_gradient, runtime("I")},
-           {weight_gradient, runtime("W")}},
-          {{forward, std::regex(R"(^Forward (\d+)$)")}, {backward, std::regex(R"(^Backward (\d+)$)")}},
-          {{forward, std::regex(R"(pipelining/stage\.py\(\d+\): forward_one_chunk$)")},
-           {backward, std::regex(R"(pipelining/stage\.py\(\d+\): backward_one_chunk$)")},
-           {weight_gradient, std::regex(R"(pipelining/stage\.py\(\d+\): backward_weight_one_chunk$)")}}};
+  static const std::vector<PatternSet> sets = {
+      {{forward, runtime("F")},
+       {backward, runtime("B")},
+       {input_gradient, runtime("I")},
+       {weight_gradient, runtime("W")}},
+      {{forward, std::regex(R"(^Forward (\d+)$)")}, {backward, std::regex(R"(^Backward (\d+)$)")}},
+      {{forward, std::regex(R"(pipelining/stage\.py\(\d+\): forward_one_chunk$)")},
+       {backward, std::regex(R"(pipelining/stage\.py\(\d+\): backward_one_chunk$)")},
+       {weight_gradient, std::regex(R"(pipelining/stage\.py\(\d+\): backward_weight_one_chunk$)")}}};
+  return sets;
 }
 
 std::vector<PatternSet> pattern_sets(const RangePatterns& given) {

@@ -14,9 +14,13 @@ from .modules import file_name, parts_of
 from .recording import Rejection, Value
 
 
+def pair_of(size):
+    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+
+
 def square(size, what):
     """The one number of a pair of equal ones."""
-    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    pair = pair_of(size)
     if pair[0] != pair[1]:
         raise Rejection(f"{what} {pair} is not the same along height and width")
     return pair[0]
@@ -127,11 +131,10 @@ def gelu(approximate):
 
 def adaptive_average(size, shape):
     """A pool whose windows are all alike; shape: of what it reads."""
-    across = [n if n is not None else own for n, own in zip(size if isinstance(size, tuple) else (size, size),
-                                                          shape[-2:])]
+    across = [own if n is None else n for n, own in zip(pair_of(size), shape[-2:])]
     if across == [1, 1]:
         return "Pool2d", {"mode": "global_average"}
-    plain(all(own % n == 0 for n, own in zip(across, shape[-2:])),
+    plain(all(n > 0 and own % n == 0 for n, own in zip(across, shape[-2:])),
           f"an adaptive average from {list(shape[-2:])} to {across} elements, whose windows differ")
     kernel = square([own // n for n, own in zip(across, shape[-2:])], "its window")
     return "Pool2d", {"mode": "average", "kernel": kernel, "stride": kernel, "padding": 0}
@@ -139,12 +142,21 @@ def adaptive_average(size, shape):
 
 def of_a_sequence(name, o):
     """How an operation makes one vector of a sequence; None: not at all."""
-    given = o.args[1] if len(o.args) > 1 else o.kwargs.get("dim")
-    if name == "mean" and given in (1, (1,), [1]):
+    position = None
+    if name == "mean" and dimensions(o) == (1,):
         return "mean"
-    position = given[1] if name == "getitem" and isinstance(given, tuple) and len(given) > 1 and given[0] == slice(
-        None) else o.args[2] if name == "select" and given == 1 and len(o.args) > 2 else None
-    return {0: "first", -1: "last"}.get(position if isinstance(position, int) else None)
+    if name == "select" and len(o.args) == 3 and o.args[1] == 1:
+        position = o.args[2]
+    if name == "getitem" and isinstance(o.args[1], tuple) and len(o.args[1]) > 1 and o.args[1][0] == slice(None):
+        position = o.args[1][1]
+    return {0: "first", -1: "last"}.get(position) if isinstance(position, int) else None
+
+
+def dimensions(o):
+    """Those that a mean is over; (): all."""
+    given = o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else None)
+    given = () if given is None else given if isinstance(given, (tuple, list)) else (given,)
+    return tuple(sorted(d % len(o.inputs()[0].shape) for d in given))
 
 
 MODULES = {  # of one input; a module's class itself, not one derived from it
@@ -543,13 +555,16 @@ class Declaring:
             self.add(label, "Multiply", [x, factor], output)
         elif name in ("max_pool2d", "avg_pool2d"):
             kind, mode = (nn.MaxPool2d, "max") if name == "max_pool2d" else (nn.AvgPool2d, "average")
-            settings = {k: v for k, v in o.kwargs.items() if k != "input"}
-            self.add(label, "Pool2d", given[:1], output, **pool2d(kind(*o.args[1:], **settings), mode)[1])
+            names = ("kernel_size", "stride", "padding")
+            plain(len(o.args) < 5, f"a call of {name} with more than kernel_size, stride and padding by position")
+            settings = {**{k: v for k, v in o.kwargs.items() if k != "input"}, **dict(zip(names, o.args[1:]))}
+            settings["stride"] = settings.get("stride") or None  # [] is torch's own default
+            self.add(label, "Pool2d", given[:1], output, **pool2d(kind(**settings), mode)[1])
         elif name == "adaptive_avg_pool2d":
-            kind, fields = adaptive_average(o.kwargs.get("output_size", o.args[-1]), given[0].shape)
+            size = o.kwargs["output_size"] if "output_size" in o.kwargs else o.args[1]
+            kind, fields = adaptive_average(size, given[0].shape)
             self.add(label, kind, given[:1], output, **fields)
-        elif name == "mean" and len(given[0].shape) == 4 and sorted(
-                d % 4 for d in o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else ())) == [2, 3]:
+        elif name == "mean" and len(given[0].shape) == 4 and dimensions(o) == (2, 3):
             keeps = len(output.shape) == 4
             self.add(label, "Pool2d", given[:1], output if keeps else None, mode="global_average")
             if not keeps:

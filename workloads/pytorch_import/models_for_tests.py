@@ -590,7 +590,3 @@ def gated():
     torch.manual_seed(5)
     return nn.Sequential(nn.Embedding(20, 16, padding_idx=0), Gated(16), nn.Linear(16, 16), nn.ReLU(), Gated(16),
                          Statistics(16), nn.Linear(16, 20)), torch.randint(0, 20, (4, 6))
-
-
-def uneven_pool():
-    return Net(lambda m, x: m.l(m.p(x).flatten(1)), p=nn.AdaptiveAvgPool2d(3), l=nn.Linear(27, 4)), IMAGE()
