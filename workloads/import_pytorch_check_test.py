@@ -42,11 +42,12 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "unused": "d.weight, 10000 parameters, is in no layer", "unused_input": "input 1: is read by no layer",
     "autocast": "is computed under autocast", "decides": "decides by the values of its inputs",
     "decides_alike": "decides by the values of its inputs", "scales_by_item": "models_for_tests.py:",
-    "bn3d": "n (BatchNorm1d): BatchNorm of a sample of [3, 5]", "seg_ce": "CrossEntropyLoss of a sample of [5, 8, 8]",
+    "seg_ce": "CrossEntropyLoss of a sample of [5, 8, 8]",
     "maxpool_idx": "p (MaxPool2d): a pool that returns the places", "mha_weights": "sum: the function sum",
     "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Softplus)",
     "meta": "cannot be checked", "uneven_pool": "p (AdaptiveAvgPool2d): an adaptive average from [8, 8] to [3, 3]",
     "mean_of_channels": "the function mean", "ceil_pool": "a call of max_pool2d with more than kernel_size, stride",
+    "halves": "p (AdaptiveAvgPool1d): an adaptive average of [8] to more than one element",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
@@ -54,8 +55,9 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "no_grad_part": ["relu"], "old_weight_norm": ["a"], "new_weight_norm": ["a"], "pruned": ["b"],
     "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
-    "bn3d": ["n"], "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
+    "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
+    "halves": ["p"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -67,12 +69,15 @@ NO_MODULES = {  # what says why the others are none
     "decides": "decides by the values of its inputs", "decides_alike": "decides by the values of its inputs",
     "scales_by_item": "the forward reads numbers",
 }
-ACCEPTED = ("plain", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha", "dropouts",
-            "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
+ACCEPTED = ("plain", "bn3d", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha",
+            "dropouts", "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
 AS_LAYERS = {
     "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
              "Flatten Linear Activation Linear Multiply Linear CrossEntropyLoss",
     "pooled": "Conv2d Pool2d Pool2d Pool2d Activation Pool2d Pool2d Pool2d Flatten Linear CrossEntropyLoss",
+    "sounds": "ConvNd BatchNorm Activation ConvNd Permute LayerNorm Permute Pool2d Flatten Linear CrossEntropyLoss",
+    "films": "ConvNd ConvNd BatchNorm Activation Pool2d Flatten ConvNd Pool2d Flatten Add Linear CrossEntropyLoss",
+    "holes": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
     "squares": "Linear Multiply Linear CrossEntropyLoss",
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }

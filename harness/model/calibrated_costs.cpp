@@ -13,9 +13,8 @@ namespace sluice {
 std::string calibrated_source(const std::string& calibration) { return "calibrated " + calibration; }
 
 bool derives_convolutions(const ModelGraph& model, const Calibration& calibration) {
-  return !calibration.convolutions && std::ranges::any_of(model.layers, [](const LayerSpec& layer) {
-    return std::holds_alternative<Conv2d>(layer.kind) || std::holds_alternative<ConvTranspose2d>(layer.kind);
-  });
+  return !calibration.convolutions &&
+         std::ranges::any_of(model.layers, [](const LayerSpec& layer) { return convolves(layer.kind); });
 }
 
 void check_same_device(const Device& device, const Calibration& c) {

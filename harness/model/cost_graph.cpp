@@ -14,7 +14,7 @@ namespace {
 // Fractions of the datasheet's peak that kernels reach: planning values, replaced by `sluice
 // profile`.
 double efficiency(const LayerKind& kind) {
-  if (std::holds_alternative<Conv2d>(kind) || std::holds_alternative<ConvTranspose2d>(kind)) return 0.55;
+  if (convolves(kind)) return 0.55;
   if (std::holds_alternative<Attention>(kind) || std::holds_alternative<CrossAttention>(kind) ||
       std::holds_alternative<RelativeAttention>(kind))
     return 0.45;

@@ -26,6 +26,9 @@ struct FlopsOf {
     const std::int64_t inputs = k.in / k.groups;  // of an output channel; groups divides in
     return product(y() * static_cast<double>(inputs * k.kernel * k.kernel_across()));
   }
+  LayerFlops operator()(const ConvNd& k) const {
+    return product(y() * static_cast<double>(k.in / k.groups * elements(k.kernel)));
+  }
   LayerFlops operator()(const ConvTranspose2d& k) const {
     return product(x() * static_cast<double>(k.out * k.kernel * k.kernel));
   }
@@ -125,6 +128,7 @@ struct FlopsOf {
   LayerFlops operator()(const Multiply&) const { return elementwise(y(), (in[1] == in[0] ? 2 : 3) * y()); }
   LayerFlops operator()(const Concat&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Flatten&) const { return elementwise(0, 0); }
+  LayerFlops operator()(const Permute&) const { return elementwise(0, 0); }
   LayerFlops operator()(const Module& k) const {
     return {Flops(k.forward_flop), Flops(k.input_gradient_flop), Flops(k.weight_gradient_flop)};
   }
@@ -144,6 +148,7 @@ struct StashOf {
   }
   StashSpec operator()(const Linear&) const { return product(); }
   StashSpec operator()(const Conv2d&) const { return product(); }
+  StashSpec operator()(const ConvNd&) const { return product(); }
   StashSpec operator()(const ConvTranspose2d&) const { return product(); }
   StashSpec operator()(const Embedding&) const { return product(); }
   StashSpec operator()(const PatchEmbedding&) const { return product(); }
@@ -258,6 +263,7 @@ struct StashOf {
   StashSpec operator()(const Add&) const { return {}; }
   StashSpec operator()(const Multiply&) const { return {.keeps_input = true}; }
   StashSpec operator()(const Concat&) const { return {}; }
+  StashSpec operator()(const Permute&) const { return {}; }
   StashSpec operator()(const Flatten&) const { return {.output_is_input = true}; }
   StashSpec operator()(const Module& k) const {
     constexpr std::int64_t kDeclared = 4;  // bytes of an element that the file counts

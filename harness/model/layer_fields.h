@@ -9,7 +9,7 @@
 //   text    not empty
 //   bytes   a count of at least 0, 0 by default
 //   shape   at least one dimension; shapes: a list of such, of any length, [] for a scalar; empty by default
-//   counts  a list of counts of at least the given number, empty by default
+//   counts  a list of counts between the given numbers, empty by default
 #pragma once
 
 #include <array>
@@ -17,6 +17,9 @@
 #include "harness/model/layer_spec.h"
 
 namespace sluice {
+
+constexpr std::int64_t kMaxSize = 100'000'000;  // of one dimension
+constexpr std::int64_t kMaxWindow = 10'000;
 
 template <class Kind>
 struct KindTag {};
@@ -32,6 +35,12 @@ void visit_fields(auto& v, KindTag<Conv2d>) {
   v.window("stride", &Conv2d::stride), v.extent("padding", &Conv2d::padding), v.flag("bias", &Conv2d::bias);
   v.extent("kernel_w", &Conv2d::kernel_w), v.extent("padding_w", &Conv2d::padding_w);
   v.size("groups", &Conv2d::groups);
+}
+void visit_fields(auto& v, KindTag<ConvNd>) {
+  v.size("in", &ConvNd::in), v.size("out", &ConvNd::out), v.counts("kernel", &ConvNd::kernel, 1, kMaxWindow);
+  v.counts("stride", &ConvNd::stride, 1, kMaxWindow), v.counts("padding", &ConvNd::padding, 0, kMaxWindow);
+  v.counts("dilation", &ConvNd::dilation, 1, kMaxWindow), v.flag("bias", &ConvNd::bias);
+  v.size("groups", &ConvNd::groups);
 }
 void visit_fields(auto& v, KindTag<ConvTranspose2d>) {
   v.size("in", &ConvTranspose2d::in), v.size("out", &ConvTranspose2d::out);
@@ -107,7 +116,8 @@ void visit_fields(auto& v, KindTag<Concat>) { v.extent("axis", &Concat::axis); }
 void visit_fields(auto& v, KindTag<Module>) {
   v.text("file", &Module::file), v.text("digest", &Module::digest), v.bytes("bytes", &Module::bytes);
   v.shape("output", &Module::output), v.shapes("weights", &Module::weights), v.shapes("buffers", &Module::buffers);
-  v.counts("random", &Module::random, 1), v.counts("token_inputs", &Module::token_inputs, 0);
+  v.counts("random", &Module::random, 1, kMaxSize);
+  v.counts("token_inputs", &Module::token_inputs, 0, kMaxSize);
   v.bytes("vocabulary", &Module::vocabulary);
   constexpr double kMaxFlop = 1e18;
   v.number("forward_flop", &Module::forward_flop, 0, kMaxFlop);
@@ -121,6 +131,7 @@ void visit_fields(auto& v, KindTag<Module>) {
 void visit_fields(auto&, KindTag<Add>) {}
 void visit_fields(auto&, KindTag<Multiply>) {}
 void visit_fields(auto&, KindTag<Flatten>) {}
+void visit_fields(auto& v, KindTag<Permute>) { v.counts("axes", &Permute::axes, 0, kMaxWindow); }
 void visit_fields(auto&, KindTag<CrossEntropyLoss>) {}
 void visit_fields(auto&, KindTag<MseLoss>) {}
 void visit_fields(auto&, KindTag<BinaryCrossEntropyLoss>) {}

@@ -94,10 +94,22 @@ struct KernelsOf {
   void operator()(const Conv2d& k) {
     Convolution v = convolution(in[0], out, k.kernel, k.kernel_across(), k.stride);
     v.groups = number(k.groups);
+    convolve(v, k.bias);
+  }
+  // As the product that it is: no calibration has measured others.
+  void operator()(const ConvNd& k) {
+    std::int64_t stride = 1;
+    for (const std::int64_t n : k.stride) stride *= n;
+    Convolution v = convolution({in[0][0], elements(in[0]) / in[0][0], 1}, {out[0], elements(out) / out[0], 1},
+                                elements(k.kernel), 1, 1);
+    v.groups = number(k.groups), v.stride = number(stride);
+    convolve(v, k.bias);
+  }
+  void convolve(const Convolution& v, bool bias) {
     forward().convolution(ConvolutionPass::forward, v);
     input_gradient().convolution(ConvolutionPass::input_gradient, v);
     weight_gradient().convolution(ConvolutionPass::weight_gradient, v);
-    if (k.bias) weight_gradient().stream(y());
+    if (bias) weight_gradient().stream(y());
   }
 
   void operator()(const ConvTranspose2d& k) {
@@ -319,6 +331,7 @@ struct KernelsOf {
     for (const Shape& part : in) input_gradient().stream(2 * samples * number(elements(part)));
   }
   void operator()(const Flatten&) {}
+  void operator()(const Permute&) { stream(2 * x()); }
   // One kernel a pass, which computes as a square product of as many FLOP does and streams inputs and output.
   void operator()(const Module& k) {
     double read = y();

@@ -185,6 +185,18 @@ TEST(LayerKernelsTest, ATransposedConvolutionRunsThePassesOfTheOneThatItTranspos
   EXPECT_EQ(up.weight_gradient.seconds, down.weight_gradient.seconds);
 }
 
+TEST(LayerKernelsTest, AConvolutionOfAnyDimensionsIsTheOneOfAnImageWithAsManyProducts) {
+  const LayerKernels sounds = kernels_of(ConvNd{8, 16, {5}, {2}, {2}}, {Shape{8, 64}}, 4);
+  const LayerKernels image = kernels_of(
+      Conv2d{.in = 8, .out = 16, .kernel = 5, .stride = 2, .padding = 2, .kernel_w = 1}, {Shape{8, 64, 1}}, 4);
+  EXPECT_EQ(sounds.forward.seconds, image.forward.seconds);
+  EXPECT_EQ(sounds.weight_gradient.seconds, image.weight_gradient.seconds);
+  EXPECT_EQ(sounds.weight_gradient.count, 2);
+  const LayerKernels film = kernels_of(ConvNd{8, 16, {3, 3, 3}, {}, {1, 1, 1}}, {Shape{8, 4, 6, 5}}, 4);
+  const LayerKernels flat = kernels_of(ConvNd{8, 16, {27}, {}, {13}}, {Shape{8, 120}}, 4);
+  EXPECT_EQ(film.input_gradient.seconds, flat.input_gradient.seconds);
+}
+
 TEST(LayerKernelsTest, OtherLayersReadAndWriteTheirTensors) {
   const Shape image{8, 4, 4};
   const double x = 3 * 128;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/split.h"
@@ -61,6 +62,11 @@ struct OutputShape {
     if (heads <= 0 || width % heads != 0)
       fail(layer, "width " + std::to_string(width) + " is not a multiple of " + std::to_string(heads) + " heads");
   }
+  void require_groups(std::int64_t groups, std::int64_t in_channels, std::int64_t out) const {
+    if (!(groups > 0 && in_channels % groups == 0 && out % groups == 0))
+      fail(layer, std::to_string(groups) + " groups do not divide " + std::to_string(in_channels) +
+                      " channels in and " + std::to_string(out) + " out");
+  }
 
   Shape operator()(const Linear& k) const {
     require_positive(layer, k.out, "out");
@@ -74,11 +80,31 @@ struct OutputShape {
     require_positive(layer, k.out, "out");
     require_image(layer, x);
     require_first(layer, x, k.in, "channels");
-    if (!(k.groups > 0 && k.in % k.groups == 0 && k.out % k.groups == 0))
-      fail(layer, std::to_string(k.groups) + " groups do not divide " + std::to_string(k.in) + " channels in and " +
-                      std::to_string(k.out) + " out");
+    require_groups(k.groups, k.in, k.out);
     return {k.out, window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel_across(), k.stride, k.padding_across())};
+  }
+  Shape operator()(const ConvNd& k) const {
+    const Shape& x = in[0];
+    require_positive(layer, k.out, "out");
+    const std::size_t dimensions = k.kernel.size();
+    if (!(dimensions >= 1 && dimensions <= 3)) fail(layer, "kernel has one to three numbers, not " + to_text(k.kernel));
+    for (const auto* numbers : {&k.stride, &k.padding, &k.dilation})
+      if (!(numbers->empty() || numbers->size() == dimensions))
+        fail(layer, "stride, padding and dilation have one number for each of kernel's " + to_text(k.kernel) +
+                        ", not " + to_text(*numbers));
+    if (x.size() != dimensions + 1)
+      fail(layer, "expects channels and " + std::to_string(dimensions) + " dimension" + (dimensions == 1 ? "" : "s") +
+                      " more, the input is " + to_text(x));
+    require_first(layer, x, k.in, "channels");
+    require_groups(k.groups, k.in, k.out);
+    Shape y{k.out};
+    for (std::size_t i = 0; i < dimensions; ++i) {
+      require_positive(layer, k.dilation_at(i), "dilation");
+      const std::int64_t reach = k.kernel[i] > 0 ? k.dilation_at(i) * (k.kernel[i] - 1) + 1 : 0;
+      y.push_back(window_output(layer, x[i + 1], reach, k.stride_at(i), k.padding_at(i)));
+    }
+    return y;
   }
   Shape operator()(const ConvTranspose2d& k) const {
     const Shape& x = in[0];
@@ -97,8 +123,12 @@ struct OutputShape {
   }
   Shape operator()(const Pool2d& k) const {
     const Shape& x = in[0];
+    if (k.mode == Pool2d::Mode::global_average && x.size() > 1) {
+      Shape y(x.size(), 1);
+      y[0] = x[0];
+      return y;
+    }
     require_image(layer, x);
-    if (k.mode == Pool2d::Mode::global_average) return {x[0], 1, 1};
     if (!(2 * k.padding <= k.kernel)) fail(layer, "padding must be at most half of the kernel");
     return {x[0], window_output(layer, x[1], k.kernel, k.stride, k.padding),
             window_output(layer, x[2], k.kernel, k.stride, k.padding)};
@@ -126,8 +156,8 @@ struct OutputShape {
   }
   Shape operator()(const BatchNorm& k) const {
     const Shape& x = in[0];
-    if (!(x.size() == 1 || x.size() == 3))
-      fail(layer, "expects [features] or [features, height, width], the input is " + to_text(x));
+    if (!(!x.empty() && x.size() <= 4))
+      fail(layer, "expects [features] and up to three dimensions more, the input is " + to_text(x));
     require_first(layer, x, k.features, "features");
     return x;
   }
@@ -259,6 +289,16 @@ struct OutputShape {
     return y;
   }
   Shape operator()(const Flatten&) const { return {elements(in[0])}; }
+  Shape operator()(const Permute& k) const {
+    const Shape& x = in[0];
+    Shape y;
+    for (const std::int64_t axis : k.axes)
+      if (axis >= 0 && axis < static_cast<std::int64_t>(x.size())) y.push_back(x[static_cast<std::size_t>(axis)]);
+    const std::set<std::int64_t> different(k.axes.begin(), k.axes.end());
+    if (!(y.size() == x.size() && different.size() == x.size() && k.axes.size() == x.size()))
+      fail(layer, "axes " + to_text(k.axes) + " are not every dimension of the input " + to_text(x) + " once");
+    return y;
+  }
   Shape operator()(const Module& k) const {
     for (const std::int64_t ids : k.token_inputs)
       if (ids < 0 || ids >= static_cast<std::int64_t>(in.size()))
@@ -308,6 +348,14 @@ struct ParametersOf {
   Parameters operator()(const Conv2d& k) const {
     const std::int64_t in = k.in / std::max<std::int64_t>(1, k.groups), fan_in = in * k.kernel * k.kernel_across();
     Parameters result{kaiming("weight", {k.out, in, k.kernel, k.kernel_across()}, fan_in)};
+    if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
+    return result;
+  }
+  Parameters operator()(const ConvNd& k) const {
+    const std::int64_t in = k.in / std::max<std::int64_t>(1, k.groups), fan_in = in * elements(k.kernel);
+    Shape shape{k.out, in};
+    shape.insert(shape.end(), k.kernel.begin(), k.kernel.end());
+    Parameters result{kaiming("weight", std::move(shape), fan_in)};
     if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
     return result;
   }
@@ -408,16 +456,20 @@ std::string to_text(const Shape& shape) {
 
 std::string kind_name(const LayerKind& kind) {
   static const std::vector<std::string> in_its_order = split(
-      "Linear Conv2d ConvTranspose2d Pool2d Upsample BatchNorm InstanceNorm GroupNorm LayerNorm RmsNorm Activation "
-      "Dropout "
-      "Embedding PositionEmbedding PatchEmbedding ClassToken LstmCell Lstm Attention CrossAttention "
-      "RelativeAttention Experts SequencePool Add Multiply Concat Flatten Module CrossEntropyLoss MseLoss "
+      "Linear Conv2d ConvNd ConvTranspose2d Pool2d Upsample BatchNorm InstanceNorm GroupNorm LayerNorm RmsNorm "
+      "Activation Dropout Embedding PositionEmbedding PatchEmbedding ClassToken LstmCell Lstm Attention CrossAttention "
+      "RelativeAttention Experts SequencePool Add Multiply Concat Flatten Permute Module CrossEntropyLoss MseLoss "
       "BinaryCrossEntropyLoss",
       " ");
   return in_its_order.at(kind.index());
 }
 
 bool is_loss(const LayerKind& kind) { return std::holds_alternative<CrossEntropyLoss>(kind) || has_dense_target(kind); }
+
+bool convolves(const LayerKind& kind) {
+  return std::holds_alternative<Conv2d>(kind) || std::holds_alternative<ConvNd>(kind) ||
+         std::holds_alternative<ConvTranspose2d>(kind);
+}
 
 bool has_dense_target(const LayerKind& kind) {
   return std::holds_alternative<MseLoss>(kind) || std::holds_alternative<BinaryCrossEntropyLoss>(kind);

@@ -38,18 +38,30 @@ struct Conv2d {
   std::int64_t kernel_across() const { return kernel_w > 0 ? kernel_w : kernel; }
   std::int64_t padding_across() const { return kernel_w > 0 ? padding_w : padding; }
 };
+// x: [in, n_1, ..., n_d] -> [out, m_1, ..., m_d], d from 1 (sound) to 3 (film), and what Conv2d does not say of images:
+// m_i = floor((n_i + 2 padding_i - dilation_i (kernel_i - 1) - 1) / stride_i) + 1. One number for each dimension;
+// empty: stride and dilation 1, padding 0. W: [out, in / groups, kernel_1, ..., kernel_d], b: [out].
+struct ConvNd {
+  std::int64_t in, out;
+  std::vector<std::int64_t> kernel, stride = {}, padding = {}, dilation = {};
+  bool bias = true;
+  std::int64_t groups = 1;
+  std::int64_t stride_at(std::size_t i) const { return stride.empty() ? 1 : stride[i]; }
+  std::int64_t padding_at(std::size_t i) const { return padding.empty() ? 0 : padding[i]; }
+  std::int64_t dilation_at(std::size_t i) const { return dilation.empty() ? 1 : dilation[i]; }
+};
 // The transpose of a convolution: x: [in, h, w] -> [out, h', w'], h' = (h - 1) stride - 2 padding + kernel.
 // W: [in, out, kernel, kernel], b: [out].
 struct ConvTranspose2d {
   std::int64_t in, out, kernel, stride = 1, padding = 0;
   bool bias = true;
 };
-// x: [c, h, w]. global_average gives [c, 1, 1] and ignores kernel and stride.
+// x: [c, h, w]. global_average gives [c, 1, 1] and ignores kernel and stride; it takes [c, n_1, ..., n_d], too.
 struct Pool2d {
   enum class Mode { max, average, global_average } mode = Mode::max;
   std::int64_t kernel = 2, stride = 2, padding = 0;
 };
-// x: [features, h, w] or [features]. Batch statistics when training, running ones when evaluating.
+// x: [features] or [features, n_1, ..., n_d], d up to 3. Batch statistics when training, running ones when evaluating.
 struct BatchNorm {
   std::int64_t features;
   double momentum = 0.1, epsilon = 1e-5;
@@ -235,6 +247,10 @@ struct Module {
   std::int64_t stash = 0, stash_per_microbatch = 0, weight_stash = 0, weight_stash_per_microbatch = 0;
 };
 struct Flatten {};  // a view: [c, h, w] -> [c h w]
+// The dimensions in another order, as a copy: dimension i of the output is dimension axes[i] of the input.
+struct Permute {
+  std::vector<std::int64_t> axes;
+};
 // Losses end a model. They take the prediction and, from outside, the target; their output is the
 // mean over the micro-batch's samples (and, for MSE, elements), a scalar: shape {}.
 // prediction [classes], target int64 class; or [t, classes] with target [t], -100 where there is
@@ -247,10 +263,10 @@ struct MseLoss {};  // prediction and target of one shape
 struct BinaryCrossEntropyLoss {};
 
 using LayerKind =
-    std::variant<Linear, Conv2d, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, GroupNorm, LayerNorm,
-                 RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken, LstmCell, Lstm,
-                 Attention, CrossAttention, RelativeAttention, Experts, SequencePool, Add, Multiply, Concat, Flatten,
-                 Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
+    std::variant<Linear, Conv2d, ConvNd, ConvTranspose2d, Pool2d, Upsample, BatchNorm, InstanceNorm, GroupNorm,
+                 LayerNorm, RmsNorm, Activation, Dropout, Embedding, PositionEmbedding, PatchEmbedding, ClassToken,
+                 LstmCell, Lstm, Attention, CrossAttention, RelativeAttention, Experts, SequencePool, Add, Multiply,
+                 Concat, Flatten, Permute, Module, CrossEntropyLoss, MseLoss, BinaryCrossEntropyLoss>;
 
 struct LayerSpec {
   std::string name;
@@ -273,6 +289,7 @@ struct LayerSpec {
 
 std::string kind_name(const LayerKind& kind);  // "Linear", "Conv2d", ...
 bool is_loss(const LayerKind& kind);
+bool convolves(const LayerKind& kind);
 // A loss whose target has the prediction's shape and is numbers, not classes.
 bool has_dense_target(const LayerKind& kind);
 // Which of the layer's inputs are token ids: its number, or -1 for none. It may have fewer inputs. Not of Module.

@@ -71,6 +71,9 @@ TEST(LayerShape, GroupsAndTransposedConvolutions) {
   EXPECT_EQ(out(grouped, {{4, 5, 7}}), (Shape{6, 5, 7}));
   EXPECT_EQ(parameter_count(layer(grouped)), 6 * 2 * 9 + 6);
   EXPECT_EQ(forward_flops(grouped, {{4, 5, 7}}), 2.0 * 6 * 5 * 7 * 2 * 9);
+  const ConvNd film{.in = 4, .out = 6, .kernel = {1, 3, 2}, .stride = {1, 2, 1}, .groups = 2};
+  EXPECT_EQ(out(film, {{4, 5, 7, 8}}), (Shape{6, 5, 3, 7}));
+  EXPECT_EQ(forward_flops(film, {{4, 5, 7, 8}}), 2.0 * 6 * 5 * 3 * 7 * 2 * 6);
   EXPECT_NE(shape_error_of(Conv2d{.in = 4, .out = 6, .kernel = 3, .groups = 4}, {{4, 5, 7}})
                 .find("4 groups do not divide 4 channels in and 6 out"),
             std::string::npos);
@@ -168,6 +171,25 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_EQ(out(GroupNorm{8, 4}, {{8}}), (Shape{8}));
   EXPECT_NE(shape_error_of(GroupNorm{8, 3}, {{8, 3, 4}}).find("3 groups do not divide 8 features"), std::string::npos);
   EXPECT_NE(shape_error_of(GroupNorm{8, 8}, {{8}}).find("its own mean"), std::string::npos);
+  EXPECT_EQ(out(BatchNorm{8}, {{8, 2, 3, 4}}), (Shape{8, 2, 3, 4}));
+  EXPECT_NE(shape_error_of(BatchNorm{8}, {{8, 2, 3, 4, 5}}).find("up to three"), std::string::npos);
+  EXPECT_EQ(out(Pool2d{.mode = Pool2d::Mode::global_average}, {{8, 2, 3, 4}}), (Shape{8, 1, 1, 1}));
+  // floor((16 + 2 x 4 - 2 x (5 - 1) - 1) / 3) + 1 = 6; the second dimension: floor((9 - 2) / 1) + 1 = 8.
+  EXPECT_EQ(out(ConvNd{3, 8, {5}, {3}, {4}, {2}}, {{3, 16}}), (Shape{8, 6}));
+  EXPECT_EQ(out(ConvNd{3, 8, {5, 2}, {3, 1}, {4, 0}, {2, 1}}, {{3, 16, 9}}), (Shape{8, 6, 8}));
+  EXPECT_EQ(out(ConvNd{3, 8, {1, 3, 3}}, {{3, 4, 5, 6}}), (Shape{8, 4, 3, 4}));
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {}}, {{3, 16}}).find("one to three numbers, not []"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {1, 1}}, {{3, 16}}).find("kernel's [5], not [1, 1]"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}}, {{3, 16, 2}}).find("channels and 1 dimension more"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {}, {}, {4}}, {{3, 16}}).find("a window of 17 does not fit into 16"),
+            std::string::npos);
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {}, {}, {}, true, 2}, {{3, 16}}).find("2 groups do not divide 3"),
+            std::string::npos);
+  EXPECT_EQ(out(Permute{{1, 2, 0}}, {{3, 4, 5}}), (Shape{4, 5, 3}));
+  for (const Shape& axes : {Shape{}, {0}, {0, 0}, {0, 2}, {0, -1}, {0, 1, 2}, {0, 1, 1}})
+    EXPECT_NE(shape_error_of(Permute{axes}, {{3, 4}}).find("every dimension of the input [3, 4] once"),
+              std::string::npos)
+        << to_text(axes);
   EXPECT_NE(shape_error_of(CrossEntropyLoss{}, {{2, 3, 4}}).find("classes"), std::string::npos);
 }
 
@@ -176,6 +198,7 @@ TEST(LayerParameters, CountsByHand) {
   EXPECT_EQ(parameter_count(layer(Linear{.in = 64, .out = 10, .bias = false})), 640);
   EXPECT_EQ(parameter_count(layer(Conv2d{3, 8, 3})), 8 * 27 + 8);
   EXPECT_EQ(parameter_count(layer(Conv2d{.in = 3, .out = 8, .kernel = 1, .kernel_w = 7})), 8 * 3 * 7 + 8);
+  EXPECT_EQ(parameter_count(layer(ConvNd{.in = 4, .out = 8, .kernel = {3, 1, 2}, .groups = 2})), 8 * 2 * 6 + 8);
   EXPECT_EQ(parameter_count(layer(BatchNorm{8})), 16);
   EXPECT_EQ(parameter_count(layer(GroupNorm{8, 2})), 16);
   EXPECT_EQ(parameter_count(layer(LayerNorm{8})), 16);

@@ -13,8 +13,6 @@ namespace sluice {
 
 namespace {
 
-constexpr std::int64_t kMaxSize = 100'000'000;  // of one dimension
-constexpr std::int64_t kMaxWindow = 10'000;
 constexpr std::size_t kMaxRank = 8;
 constexpr int kMaxLayers = 100'000;
 
@@ -41,7 +39,9 @@ class Writer {
   void bytes(const char* key, std::int64_t Kind::*member) { size(key, member); }
   void shape(const char* key, Shape Kind::*member) { size(key, member); }
   void shapes(const char* key, std::vector<Shape> Kind::*member) { size(key, member); }
-  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t) { size(key, member); }
+  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t, std::int64_t) {
+    size(key, member);
+  }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {
     if (kind_.*member != usual_.*member) json_[key] = names[static_cast<std::size_t>(kind_.*member)];
@@ -92,8 +92,8 @@ class Reader {
       require_rank(list, index, (kind_.*member).back(), 0);
     }
   }
-  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t least) {
-    if (json_.has(key)) kind_.*member = json_.integers<std::int64_t>(key, least, kMaxSize);
+  void counts(const char* key, std::vector<std::int64_t> Kind::*member, std::int64_t least, std::int64_t most) {
+    if (json_.has(key)) kind_.*member = json_.integers<std::int64_t>(key, least, most);
   }
   template <class Enum, std::size_t N>
   void choice(const char* key, Enum Kind::*member, const std::array<const char*, N>& names) {

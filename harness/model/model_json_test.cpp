@@ -153,7 +153,7 @@ class SchemaOf {
   void shapes(const char* key, std::vector<Shape> Kind::*) {
     properties_[key] = {{"type", "array"}, {"items", sizes(1)}};
   }
-  void counts(const char* key, std::vector<std::int64_t> Kind::*, std::int64_t least) {
+  void counts(const char* key, std::vector<std::int64_t> Kind::*, std::int64_t least, std::int64_t) {
     properties_[key] = sizes(least);
   }
   template <class Enum, std::size_t N>

@@ -12,7 +12,7 @@ bool is_one_of(const LayerSpec& layer) {
 }
 
 bool multiplies(const LayerSpec& layer) {
-  return is_one_of<Linear, Conv2d, ConvTranspose2d, PatchEmbedding, LstmCell, Lstm, Attention, CrossAttention,
+  return is_one_of<Linear, Conv2d, ConvNd, ConvTranspose2d, PatchEmbedding, LstmCell, Lstm, Attention, CrossAttention,
                    RelativeAttention, Experts>(layer);
 }
 

@@ -46,7 +46,7 @@ def lstm(l, x, w):
 def pool(l, x, w):
     x = x[0]
     if l["mode"] == "global_average":
-        return x.mean((2, 3), keepdim=True)
+        return x.mean(tuple(range(2, len(x.shape))), keepdim=True)
     function = F.max_pool2d if l["mode"] == "max" else F.avg_pool2d
     return function(x, l["kernel"], l["stride"], l["padding"])
 
@@ -56,6 +56,12 @@ def conv(l, x, w):
     return F.conv2d(x[0], w[0], w[1] if len(w) > 1 else None, l["stride"], padding, groups=l.get("groups", 1))
 
 
+def conv_nd(l, x, w):
+    function = (F.conv1d, F.conv2d, F.conv3d)[len(l["kernel"]) - 1]
+    return function(x[0], w[0], w[1] if len(w) > 1 else None, l.get("stride", 1), l.get("padding", 0),
+                    l.get("dilation", 1), l.get("groups", 1))
+
+
 def dropout(l, x, w):
     return (F.dropout2d if l.get("channels") else F.dropout)(x[0], l["probability"])
 
@@ -63,6 +69,7 @@ def dropout(l, x, w):
 KINDS = {  # of a layer of the file, its inputs and its weights
     "Linear": lambda l, x, w: F.linear(x[0], *w),
     "Conv2d": conv,
+    "ConvNd": conv_nd,
     "ConvTranspose2d": lambda l, x, w: F.conv_transpose2d(x[0], w[0], w[1] if len(w) > 1 else None, l["stride"],
                                                           l["padding"]),
     "Pool2d": pool,
@@ -83,6 +90,7 @@ KINDS = {  # of a layer of the file, its inputs and its weights
     "Multiply": lambda l, x, w: x[0] * x[1],
     "Concat": lambda l, x, w: torch.cat(x, l["axis"] + 1),
     "SequencePool": lambda l, x, w: x[0].mean(1) if l["mode"] == "mean" else x[0][:, 0 if l["mode"] == "first" else -1],
+    "Permute": lambda l, x, w: x[0].permute(0, *(axis + 1 for axis in l["axes"])),
     "Flatten": lambda l, x, w: x[0].flatten(1),
 }
 

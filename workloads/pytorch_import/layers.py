@@ -51,11 +51,23 @@ def embedding(m):
     return "Embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
 
 
+def conv_nd(m):
+    plain(m.padding_mode == "zeros" and not isinstance(m.padding, str), "a padding that is no number of zeros")
+    fields = {"in": m.in_channels, "out": m.out_channels, "kernel": list(m.kernel_size), "bias": m.bias is not None}
+    for name, usual in (("stride", 1), ("padding", 0), ("dilation", 1)):
+        if any(n != usual for n in getattr(m, name)):
+            fields[name] = list(getattr(m, name))
+    if m.groups != 1:
+        fields["groups"] = m.groups
+    return "ConvNd", fields
+
+
 def conv2d(m):
-    plain(square(m.dilation, "dilation") == 1, "a convolution with holes (dilation)")
+    if m.dilation != (1, 1) or m.stride[0] != m.stride[1]:
+        return conv_nd(m)
     plain(m.padding_mode == "zeros" and not isinstance(m.padding, str), "a padding that is no number of zeros")
     fields = {"in": m.in_channels, "out": m.out_channels, "kernel": m.kernel_size[0], "padding": m.padding[0],
-              "stride": square(m.stride, "stride"), "bias": m.bias is not None}
+              "stride": m.stride[0], "bias": m.bias is not None}
     if m.kernel_size[0] != m.kernel_size[1] or m.padding[0] != m.padding[1]:
         fields.update(kernel_w=m.kernel_size[1], padding_w=m.padding[1])
     if m.groups != 1:
@@ -131,9 +143,10 @@ def gelu(approximate):
 
 def adaptive_average(size, shape):
     """A pool whose windows are all alike; shape: of what it reads."""
-    across = [own if n is None else n for n, own in zip(pair_of(size), shape[-2:])]
-    if across == [1, 1]:
+    if math.prod(size if isinstance(size, (tuple, list)) else (size or 0,)) == 1:
         return "Pool2d", {"mode": "global_average"}
+    plain(len(shape) == 4, f"an adaptive average of {list(shape[2:])} to more than one element")
+    across = [own if n is None else n for n, own in zip(pair_of(size), shape[-2:])]
     plain(all(n > 0 and own % n == 0 for n, own in zip(across, shape[-2:])),
           f"an adaptive average from {list(shape[-2:])} to {across} elements, whose windows differ")
     kernel = square([own // n for n, own in zip(across, shape[-2:])], "its window")
@@ -152,6 +165,17 @@ def of_a_sequence(name, o):
     return {0: "first", -1: "last"}.get(position) if isinstance(position, int) else None
 
 
+def new_order(o):
+    """The dimensions of what is permuted, in their order in the result."""
+    rank = len(o.inputs()[0].shape)
+    if o.name in ("permute", "permute_copy"):
+        given = o.kwargs.get("dims", o.args[1] if len(o.args) == 2 else o.args[1:])
+        return [d % rank for d in (given if isinstance(given, (tuple, list)) else (given,))]
+    a, b = (o.kwargs.get(name, o.args[i] if len(o.args) > i else 0) % rank
+            for i, name in ((1, "dim0"), (2, "dim1")))
+    return [b if d == a else a if d == b else d for d in range(rank)]
+
+
 def dimensions(o):
     """Those that a mean is over; (): all."""
     given = o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else None)
@@ -161,12 +185,15 @@ def dimensions(o):
 
 MODULES = {  # of one input; a module's class itself, not one derived from it
     nn.Linear: lambda m: ("Linear", {"in": m.in_features, "out": m.out_features, "bias": m.bias is not None}),
+    nn.Conv1d: conv_nd,
     nn.Conv2d: conv2d,
+    nn.Conv3d: conv_nd,
     nn.ConvTranspose2d: conv_transpose2d,
     nn.MaxPool2d: lambda m: pool2d(m, "max"),
     nn.AvgPool2d: lambda m: pool2d(m, "average"),
     nn.BatchNorm1d: batch_norm,
     nn.BatchNorm2d: batch_norm,
+    nn.BatchNorm3d: batch_norm,
     nn.InstanceNorm2d: instance_norm,
     nn.GroupNorm: group_norm,
     nn.LayerNorm: layer_norm,
@@ -209,12 +236,13 @@ def rows(parameter, first, end):
 
 
 # In the order of harness/model/layer_spec.h; what is not here has no weights.
-WEIGHTS = {"Linear": ("weight", "bias"), "Conv2d": ("weight", "bias"), "ConvTranspose2d": ("weight", "bias"),
+WEIGHTS = {"Linear": ("weight", "bias"), "Conv2d": ("weight", "bias"), "ConvNd": ("weight", "bias"),
+           "ConvTranspose2d": ("weight", "bias"),
            "BatchNorm": ("weight", "bias"), "GroupNorm": ("weight", "bias"), "LayerNorm": ("weight", "bias"),
            "RmsNorm": ("weight",),
            "Embedding": ("weight",), "Lstm": ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")}
-RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (3,), "Upsample": (3,), "InstanceNorm": (3,),
-         "BatchNorm": (1, 3), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,), "Lstm": (2,),
+RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (2, 3, 4), "Upsample": (3,), "InstanceNorm": (3,),
+         "BatchNorm": (1, 2, 3, 4), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,), "Lstm": (2,),
          "CrossEntropyLoss": (1, 2), "Embedding": (1,)}  # dimensions of a sample that the kind takes
 PASSED_ON = ("contiguous", "view", "view_as", "reshape", "detach", "to", "clone", "pad", "float", "double", "half",
              "bfloat16", "type", "type_as")
@@ -463,7 +491,7 @@ class Declaring:
             self.add(call.name, "Flatten", given[:1], call.result)
         elif kind is nn.MultiheadAttention:
             self.multi_head(call, m)
-        elif kind is nn.AdaptiveAvgPool2d:
+        elif kind in (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d):
             name, fields = adaptive_average(m.output_size, given[0].shape)
             self.add(call.name, name, given[:1], call.result, **fields)
         elif kind in MODULES:
@@ -560,12 +588,12 @@ class Declaring:
             settings = {**{k: v for k, v in o.kwargs.items() if k != "input"}, **dict(zip(names, o.args[1:]))}
             settings["stride"] = settings.get("stride") or None  # [] is torch's own default
             self.add(label, "Pool2d", given[:1], output, **pool2d(kind(**settings), mode)[1])
-        elif name == "adaptive_avg_pool2d":
+        elif name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
             size = o.kwargs["output_size"] if "output_size" in o.kwargs else o.args[1]
             kind, fields = adaptive_average(size, given[0].shape)
             self.add(label, kind, given[:1], output, **fields)
-        elif name == "mean" and len(given[0].shape) == 4 and dimensions(o) == (2, 3):
-            keeps = len(output.shape) == 4
+        elif name == "mean" and len(given[0].shape) > 2 and dimensions(o) == tuple(range(2, len(given[0].shape))):
+            keeps = len(output.shape) > 2
             self.add(label, "Pool2d", given[:1], output if keeps else None, mode="global_average")
             if not keeps:
                 self.add(label + ".flatten", "Flatten", given[:1], output)
@@ -573,6 +601,9 @@ class Declaring:
         elif len(given[0].shape) == 3 and len(output.shape) == 2 and self.depends_on_input(given[0]) and (
                 (mode := of_a_sequence(name, o)) is not None):
             self.add(label, "SequencePool", given[:1], output, mode=mode)
+        elif name in ("permute", "transpose", "swapaxes", "swapdims") and (order := new_order(o))[0] == 0:
+            plain(self.number(given[0]) != UNKNOWN, f"a {name} of what no layer makes")
+            self.add(label, "Permute", given[:1], output, axes=[d - 1 for d in order[1:]])
         elif name in ("relu", "tanh", "sigmoid", "silu", "relu6", "hardsigmoid", "hardswish"):
             self.add(label, "Activation", given[:1], output, function=name)
         elif name == "gelu":

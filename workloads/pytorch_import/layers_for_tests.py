@@ -38,6 +38,36 @@ def pooled_words():
     return Net(run, e=nn.Embedding(20, 8), l=nn.Linear(24, 4)), IDS()
 
 
+def sounds():
+    def run(m, x):
+        y = F.relu(m.n(m.a(x)))
+        y = m.g(m.b(y).transpose(1, 2))
+        return m.l(F.adaptive_avg_pool1d(y.permute((0, 2, 1)), 1).flatten(1))
+
+    return Net(run, a=nn.Conv1d(3, 8, 5, stride=2, padding=2), n=nn.BatchNorm1d(8),
+               b=nn.Conv1d(8, 8, 3, dilation=2, groups=4, bias=False), g=nn.LayerNorm(8),
+               l=nn.Linear(8, 4)), torch.randn(4, 3, 32)
+
+
+def films():
+    def run(m, x):
+        return m.l(m.p(F.relu(m.n(m.b(m.a(x))))).flatten(1) + m.d(x).mean((-1, -2, -3)))
+
+    return Net(run, a=nn.Conv3d(3, 8, (1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1), bias=False),
+               b=nn.Conv3d(8, 8, (3, 1, 1), padding=(1, 0, 0)), n=nn.BatchNorm3d(8), p=nn.AdaptiveAvgPool3d((1, 1, 1)),
+               d=nn.Conv3d(3, 8, 1), l=nn.Linear(8, 4)), torch.randn(4, 3, 4, 8, 8)
+
+
+def holes():
+    return Net(lambda m, x: m.l(F.relu(m.b(m.a(x))).mean((2, 3))), a=nn.Conv2d(3, 8, 3, padding=2, dilation=2),
+               b=nn.Conv2d(8, 8, 3, stride=(1, 2)), l=nn.Linear(8, 4)), IMAGE()
+
+
+def halves():
+    return Net(lambda m, x: m.l(m.p(m.a(x)).flatten(1)), a=nn.Conv1d(3, 4, 3), p=nn.AdaptiveAvgPool1d(2),
+               l=nn.Linear(8, 4)), torch.randn(4, 3, 10)
+
+
 def squares():
     def run(m, x):
         y = m.a(x)

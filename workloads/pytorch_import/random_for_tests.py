@@ -26,7 +26,8 @@ def random_images(draw):
         kind = draw.choice(("conv", "conv", "add", "cat", "pool", "norm", "drop", "act"))
         if kind in ("conv", "cat"):
             out = draw.randint(2, 8)
-            parts.append((nn.Conv2d(width, out, 3, padding=1, bias=draw.random() < 0.5), kind))
+            holes = draw.choice((1, 1, 2))
+            parts.append((nn.Conv2d(width, out, 3, padding=holes, dilation=holes, bias=draw.random() < 0.5), kind))
             width = width + out if kind == "cat" else out
         elif kind == "add":
             parts.append(

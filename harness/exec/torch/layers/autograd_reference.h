@@ -52,6 +52,17 @@ struct ReferenceLayer {
     return torch::conv2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, {k.padding, k.padding_across()}, 1,
                          k.groups);
   }
+  at::Tensor operator()(const ConvNd& k) const {
+    const at::Tensor bias = k.bias ? w[1] : at::Tensor();
+    const std::size_t d = k.kernel.size();
+    const auto given = [d](const std::vector<std::int64_t>& v, std::int64_t usual) {
+      return v.empty() ? std::vector<std::int64_t>(d, usual) : v;
+    };
+    const auto stride = given(k.stride, 1), padding = given(k.padding, 0), dilation = given(k.dilation, 1);
+    if (d == 1) return torch::conv1d(x[0], w[0], bias, stride, padding, dilation, k.groups);
+    if (d == 2) return torch::conv2d(x[0], w[0], bias, stride, padding, dilation, k.groups);
+    return torch::conv3d(x[0], w[0], bias, stride, padding, dilation, k.groups);
+  }
   at::Tensor operator()(const ConvTranspose2d& k) const {
     return torch::conv_transpose2d(x[0], w[0], k.bias ? w[1] : at::Tensor(), k.stride, k.padding);
   }
@@ -64,7 +75,8 @@ struct ReferenceLayer {
       case Pool2d::Mode::global_average:
         break;
     }
-    return torch::adaptive_avg_pool2d(x[0], {1, 1});
+    return x[0].dim() == 4 ? torch::adaptive_avg_pool2d(x[0], {1, 1})
+                           : x[0].flatten(2).mean(2).view({x[0].size(0), x[0].size(1), 1});
   }
   at::Tensor operator()(const Upsample& k) const {
     return x[0].repeat_interleave(k.factor, 2).repeat_interleave(k.factor, 3);
@@ -233,6 +245,11 @@ struct ReferenceLayer {
   at::Tensor operator()(const Multiply&) const { return x[0] * x[1]; }
   at::Tensor operator()(const Concat& k) const { return torch::cat(x, k.axis + 1); }
   at::Tensor operator()(const Flatten&) const { return x[0].flatten(1); }
+  at::Tensor operator()(const Permute& k) const {
+    std::vector<std::int64_t> axes{0};
+    for (const std::int64_t axis : k.axes) axes.push_back(axis + 1);
+    return x[0].permute(axes);
+  }
   at::Tensor operator()(const Module&) const { throw std::logic_error("a Module is its own reference"); }
   at::Tensor operator()(const CrossEntropyLoss&) const {
     if (x[0].dim() == 2) return torch::nn::functional::cross_entropy(x[0], target);

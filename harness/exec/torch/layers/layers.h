@@ -16,6 +16,7 @@ namespace sluice {
 std::unique_ptr<Layer> make(const Linear& spec);
 std::unique_ptr<Layer> make(const Embedding& spec);
 std::unique_ptr<Layer> make(const Conv2d& spec);
+std::unique_ptr<Layer> make(const ConvNd& spec);
 std::unique_ptr<Layer> make(const ConvTranspose2d& spec);
 std::unique_ptr<Layer> make(const Pool2d& spec);
 std::unique_ptr<Layer> make(const Upsample& spec);
@@ -47,6 +48,7 @@ std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_sha
 // number type in which TorchScript of fp32 does not compute.
 std::unique_ptr<Layer> make_module(const LayerSpec& layer, int index_in_model, const at::TensorOptions& options);
 std::unique_ptr<Layer> make(const Flatten& spec, std::span<const Shape> input_shapes);
+std::unique_ptr<Layer> make(const Permute& spec);
 std::unique_ptr<Layer> make(const CrossEntropyLoss& spec, std::span<const Shape> input_shapes);
 std::unique_ptr<Layer> make(const MseLoss& spec);
 std::unique_ptr<Layer> make(const BinaryCrossEntropyLoss& spec);

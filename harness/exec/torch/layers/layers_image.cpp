@@ -1,4 +1,6 @@
 // Convolutions, pooling and the normalisations.
+#include <numeric>
+
 #include "harness/exec/torch/layers/layers.h"
 
 namespace sluice {
@@ -12,17 +14,37 @@ at::Tensor shape_only(at::IntArrayRef shape, const at::TensorOptions& options) {
 // A convolution, or the transpose of one.
 class ConvLayer final : public Layer {
  public:
-  explicit ConvLayer(const Conv2d& spec) : spec_(spec), transposed_(false) {}
+  explicit ConvLayer(const Conv2d& k)
+      : ConvLayer(ConvNd{.in = k.in,
+                         .out = k.out,
+                         .kernel = {k.kernel, k.kernel_across()},
+                         .stride = {k.stride, k.stride},
+                         .padding = {k.padding, k.padding_across()},
+                         .bias = k.bias,
+                         .groups = k.groups}) {}
   explicit ConvLayer(const ConvTranspose2d& k)
-      : spec_{k.in, k.out, k.kernel, k.stride, k.padding, k.bias}, transposed_(true) {}
+      : ConvLayer(ConvNd{.in = k.in,
+                         .out = k.out,
+                         .kernel = {k.kernel, k.kernel},
+                         .stride = {k.stride, k.stride},
+                         .padding = {k.padding, k.padding},
+                         .bias = k.bias},
+                  true) {}
+  explicit ConvLayer(const ConvNd& spec, bool transposed = false) : spec_(spec), transposed_(transposed) {
+    for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
+      stride_.push_back(spec.stride_at(i)), padding_.push_back(spec.padding_at(i));
+      dilation_.push_back(spec.dilation_at(i));
+    }
+    more_output_.resize(spec.kernel.size());
+  }
 
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor> weights, const at::Tensor&,
                      const ForwardMode&, bool, LayerStash* stash) override {
     std::optional<at::Tensor> bias;
     if (spec_.bias) bias = weights[1];
     if (stash) stash->kept.push_back(in[0]);
-    return at::convolution(in[0], weights[0], bias, {spec_.stride, spec_.stride},
-                           {spec_.padding, spec_.padding_across()}, {1, 1}, transposed_, {0, 0}, spec_.groups);
+    return at::convolution(in[0], weights[0], bias, stride_, padding_, dilation_, transposed_, more_output_,
+                           spec_.groups);
   }
 
   // Keeps {x, dy} for W.
@@ -49,13 +71,13 @@ class ConvLayer final : public Layer {
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dy, const at::Tensor& x,
                                                           const at::Tensor& weight, std::array<bool, 3> mask) const {
     const std::int64_t bias_size[] = {spec_.out};
-    return at::convolution_backward(dy, x, weight, at::IntArrayRef(bias_size), {spec_.stride, spec_.stride},
-                                    {spec_.padding, spec_.padding_across()}, {1, 1}, transposed_, {0, 0}, spec_.groups,
-                                    mask);
+    return at::convolution_backward(dy, x, weight, at::IntArrayRef(bias_size), stride_, padding_, dilation_,
+                                    transposed_, more_output_, spec_.groups, mask);
   }
 
-  Conv2d spec_;
+  ConvNd spec_;
   bool transposed_;
+  std::vector<std::int64_t> stride_, padding_, dilation_, more_output_;
 };
 
 class PoolLayer final : public WeightlessLayer {
@@ -65,8 +87,12 @@ class PoolLayer final : public WeightlessLayer {
   at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
                      bool, LayerStash* stash) override {
     const at::Tensor& x = in[0];
-    image_ = {x.size(1), x.size(2), x.size(3)};
-    if (spec_.mode == Pool2d::Mode::global_average) return x.mean({2, 3}, /*keepdim=*/true);
+    shape_ = x.sizes().vec();
+    if (spec_.mode == Pool2d::Mode::global_average) {
+      std::vector<std::int64_t> all(shape_.size() - 2);
+      std::iota(all.begin(), all.end(), 2);
+      return x.mean(all, /*keepdim=*/true);
+    }
     if (spec_.mode == Pool2d::Mode::average) {
       return at::avg_pool2d(x, kernel(), stride(), padding());
     }
@@ -77,9 +103,10 @@ class PoolLayer final : public WeightlessLayer {
 
  private:
   at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash& stash) override {
-    const std::array<std::int64_t, 4> shape{dy.size(0), image_[0], image_[1], image_[2]};
+    std::vector<std::int64_t> shape = shape_;
+    shape[0] = dy.size(0);
     if (spec_.mode == Pool2d::Mode::global_average) {
-      const auto area = static_cast<double>(image_[1] * image_[2]);
+      const auto area = static_cast<double>(elements(shape) / (shape[0] * shape[1]));
       return at::empty(shape, dy.options()).copy_((dy / area).expand(shape));
     }
     const at::Tensor x = shape_only(shape, dy.options());
@@ -96,7 +123,7 @@ class PoolLayer final : public WeightlessLayer {
   std::array<std::int64_t, 2> padding() const { return {spec_.padding, spec_.padding}; }
 
   Pool2d spec_;
-  std::array<std::int64_t, 3> image_{};  // of the input; the same in every micro-batch
+  std::vector<std::int64_t> shape_;  // of the input; the same in every micro-batch, except its samples
 };
 
 class UpsampleLayer final : public WeightlessLayer {
@@ -282,6 +309,7 @@ class RmsNormLayer final : public NormLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make(const Conv2d& spec) { return std::make_unique<ConvLayer>(spec); }
+std::unique_ptr<Layer> make(const ConvNd& spec) { return std::make_unique<ConvLayer>(spec); }
 std::unique_ptr<Layer> make(const ConvTranspose2d& spec) { return std::make_unique<ConvLayer>(spec); }
 std::unique_ptr<Layer> make(const Pool2d& spec) { return std::make_unique<PoolLayer>(spec); }
 std::unique_ptr<Layer> make(const BatchNorm& spec, const at::TensorOptions& options) {

@@ -78,6 +78,28 @@ class FlattenLayer final : public WeightlessLayer {
   std::vector<std::int64_t> shape_;  // of the input, batch dimension first
 };
 
+class PermuteLayer final : public WeightlessLayer {
+ public:
+  explicit PermuteLayer(const Permute& spec) : there_{0}, back_(spec.axes.size() + 1, 0) {
+    for (const std::int64_t axis : spec.axes) {
+      back_[static_cast<std::size_t>(axis + 1)] = static_cast<std::int64_t>(there_.size());
+      there_.push_back(axis + 1);
+    }
+  }
+
+  at::Tensor forward(std::span<const at::Tensor> in, std::span<const at::Tensor>, const at::Tensor&, const ForwardMode&,
+                     bool, LayerStash*) override {
+    return in[0].permute(there_).clone(at::MemoryFormat::Contiguous);
+  }
+
+ private:
+  at::Tensor gradient(const at::Tensor& dy, std::size_t, LayerStash&) override {
+    return dy.permute(back_).clone(at::MemoryFormat::Contiguous);
+  }
+
+  std::vector<std::int64_t> there_, back_;  // batch dimension first
+};
+
 // Cross entropy of one class a sample.
 class ClassLossLayer final : public WeightlessLayer {
  public:
@@ -201,6 +223,7 @@ std::unique_ptr<Layer> make(const Concat& spec, std::span<const Shape> input_sha
 std::unique_ptr<Layer> make(const Flatten&, std::span<const Shape> input_shapes) {
   return std::make_unique<FlattenLayer>(input_shapes[0]);
 }
+std::unique_ptr<Layer> make(const Permute& spec) { return std::make_unique<PermuteLayer>(spec); }
 std::unique_ptr<Layer> make(const CrossEntropyLoss&, std::span<const Shape> input_shapes) {
   if (input_shapes[0].size() == 1) return std::make_unique<ClassLossLayer>();
   return std::make_unique<SequenceLossLayer>();
