@@ -47,6 +47,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "custom": "the function Square", "fourier": "the function fft_rfft", "several": "2 (Softplus)",
     "meta": "cannot be checked", "uneven_pool": "p (AdaptiveAvgPool2d): an adaptive average from [8, 8] to [3, 3]",
     "mean_of_channels": "the function mean", "ceil_pool": "a call of max_pool2d with more than kernel_size, stride",
+    "same_padding": "a padding that is no number of zeros",
     "halves": "p (AdaptiveAvgPool1d): an adaptive average of [8] to more than one element",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
@@ -57,7 +58,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
     "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
-    "halves": ["p"],
+    "halves": ["p"], "same_padding": ["conv2d"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -78,6 +79,8 @@ AS_LAYERS = {
     "sounds": "ConvNd BatchNorm Activation ConvNd Permute LayerNorm Permute Pool2d Flatten Linear CrossEntropyLoss",
     "films": "ConvNd ConvNd BatchNorm Activation Pool2d Flatten ConvNd Pool2d Flatten Add Linear CrossEntropyLoss",
     "holes": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
+    "derived": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
+    "functions": "ConvNd GroupNorm Permute LayerNorm SequencePool Linear CrossEntropyLoss",
     "squares": "Linear Multiply Linear CrossEntropyLoss",
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }

@@ -3,6 +3,7 @@
 One file: the class Declaring is most of it, and its methods, one for each operation, share the state of a recording.
 """
 import math
+import types
 
 import torch
 from torch import nn
@@ -246,6 +247,10 @@ RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (2, 3, 4), "Upsample
          "CrossEntropyLoss": (1, 2), "Embedding": (1,)}  # dimensions of a sample that the kind takes
 PASSED_ON = ("contiguous", "view", "view_as", "reshape", "detach", "to", "clone", "pad", "float", "double", "half",
              "bfloat16", "type", "type_as")
+CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+WEIGHTED = {"linear": ("input", "weight", "bias"), "conv1d": CONVOLUTION, "conv2d": CONVOLUTION, "conv3d": CONVOLUTION,
+            "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+            "group_norm": ("input", "num_groups", "weight", "bias", "eps")}  # functions and their arguments, in order
 UNKNOWN = "unknown"  # in the place of a layer's number: made by what Sluice does not know
 
 
@@ -504,18 +509,18 @@ class Declaring:
             own = [getattr(m, w) for w in WEIGHTS.get(name, ()) if getattr(m, w, None) is not None]
             self.add(call.name, name, given[:1], result, [whole(p) for p in own], **fields)
             if kind in (nn.Linear, nn.Embedding):
-                self.tie(m)
+                self.tie(m.weight)
         else:
             raise Rejection(f"Sluice has no layer {kind.__name__}")
 
-    def tie(self, m):
+    def tie(self, weight):
         """Marks the last layer where an earlier one has its weight."""
         layer = self.layers[-1]
-        owner = self.weight_of.setdefault(id(m.weight), layer["name"])
+        owner = self.weight_of.setdefault(id(weight), layer["name"])
         if owner == layer["name"] or self.untie:
             return
         layer["tied_to"] = owner
-        self.tied.add(id(m.weight))
+        self.tied.add(id(weight))
         del self.weights[-1][0]
         self.notes.append(f"{layer['name']} is tied to {owner}: for a pipeline, which has them in two stages, --untie "
                           "gives both weights of their own")
@@ -601,6 +606,8 @@ class Declaring:
         elif len(given[0].shape) == 3 and len(output.shape) == 2 and self.depends_on_input(given[0]) and (
                 (mode := of_a_sequence(name, o)) is not None):
             self.add(label, "SequencePool", given[:1], output, mode=mode)
+        elif (call := self.own_weights(o, name)) is not None:
+            self.weighted(call, label, name, output)
         elif name in ("permute", "transpose", "swapaxes", "swapdims") and (order := new_order(o))[0] == 0:
             plain(self.number(given[0]) != UNKNOWN, f"a {name} of what no layer makes")
             self.add(label, "Permute", given[:1], output, axes=[d - 1 for d in order[1:]])
@@ -636,6 +643,41 @@ class Declaring:
             plain(not o.path or o.path[-1][0] not in modules or
                   not parametrize.is_parametrized(modules[o.path[-1][0]]), PARAMETRIZED)
             raise Rejection(f"the function {o.name} of {', '.join(str(list(v.shape)) for v in given)}")
+
+    def own_weights(self, o, name):
+        """The arguments, by name, of a function whose weights are parameters, as a module of it calls it; or None."""
+        call = dict(zip(WEIGHTED.get(name, ()), o.args))
+        call.update(o.kwargs)
+        own = [v for v in (call.get("weight"), call.get("bias")) if v is not None]
+        if name not in WEIGHTED or call.get("weight") is None or any(
+                not isinstance(v, Value) or v.kind != "parameter" for v in own):
+            return None
+        return call
+
+    def weighted(self, call, label, name, output):
+        own = [call["weight"], *([call["bias"]] if call.get("bias") is not None else [])]
+        weight, rank = call["weight"].tensor, len(call["input"].shape) - 2
+        if name == "linear":
+            kind, fields = "Linear", {"in": weight.shape[1], "out": weight.shape[0], "bias": len(own) == 2}
+        elif name == "layer_norm":
+            plain(len(own) == 2 and len(call["normalized_shape"]) == 1, "a layer norm without bias or of several "
+                  "dimensions")
+            kind, fields = "LayerNorm", {"features": weight.shape[0], "epsilon": call.get("eps", 1e-5)}
+        elif name == "group_norm":
+            plain(len(own) == 2, "a group norm without bias")
+            kind, fields = "GroupNorm", {"features": weight.shape[0], "groups": call["num_groups"],
+                                         "epsilon": call.get("eps", 1e-5)}
+        else:
+            sizes = {key: call.get(key, usual) for key, usual in (("stride", 1), ("padding", 0), ("dilation", 1))}
+            groups = call.get("groups", 1)
+            kind, fields = (conv2d if name == "conv2d" else conv_nd)(types.SimpleNamespace(
+                in_channels=weight.shape[1] * groups, out_channels=weight.shape[0], kernel_size=tuple(weight.shape[2:]),
+                bias=call.get("bias"), groups=groups, padding_mode="zeros",
+                **{k: v if isinstance(v, str) else tuple(v) if isinstance(v, (tuple, list)) else (v,) * rank
+                   for k, v in sizes.items()}))
+        self.add(label, kind, [call["input"]], output, [whole(v.tensor) for v in own], **fields)
+        if kind == "Linear":
+            self.tie(call["weight"].tensor)
 
     def table_of(self, value):
         """The one parameter that a value is looked up in, or a part of."""

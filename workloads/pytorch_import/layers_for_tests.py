@@ -63,6 +63,47 @@ def holes():
                b=nn.Conv2d(8, 8, 3, stride=(1, 2)), l=nn.Linear(8, 4)), IMAGE()
 
 
+class Cube(nn.Conv3d):
+    """A class derived from a layer's, as torchvision's Conv3DSimple."""
+
+    def __init__(self):
+        super().__init__(4, 4, 3, padding=1, groups=2)
+
+
+def derived():
+    def run(m, x):
+        return m.l(F.relu(m.b(m.a(x))).mean((2, 3, 4)))
+
+    return Net(run, a=Cube(), b=Cube(), l=nn.Linear(4, 4)), torch.randn(4, 4, 3, 4, 4)
+
+
+class Weights(nn.Module):
+    def __init__(self, *shapes):
+        super().__init__()
+        self.all = nn.ParameterList(torch.randn(shape) / 3 for shape in shapes)
+
+
+class Functions(Weights):
+    def forward(self, x):
+        conv, g, b, s, t, linear = self.all
+        y = F.group_norm(F.conv1d(x, conv, stride=2, padding=2), 2, weight=g, bias=b)
+        y = F.layer_norm(y.transpose(1, 2), (8,), s, t, 1e-3)
+        return F.linear(y.mean(1), weight=linear)
+
+
+def functions():
+    return Functions((8, 3, 5), 8, 8, 8, 8, (4, 8)), torch.randn(4, 3, 32)
+
+
+class Padded(Weights):
+    def forward(self, x):
+        return F.linear(F.conv2d(x, self.all[0], padding="same").mean((2, 3)), self.all[1])
+
+
+def same_padding():
+    return Padded((4, 3, 3, 3), (4, 4)), IMAGE()
+
+
 def halves():
     return Net(lambda m, x: m.l(m.p(m.a(x)).flatten(1)), a=nn.Conv1d(3, 4, 3), p=nn.AdaptiveAvgPool1d(2),
                l=nn.Linear(8, 4)), torch.randn(4, 3, 10)
