@@ -88,11 +88,12 @@ struct OutputShape {
     const Shape& x = in[0];
     require_positive(layer, k.out, "out");
     const std::size_t dimensions = k.kernel.size();
-    if (!(dimensions >= 1 && dimensions <= 3)) fail(layer, "kernel has one to three numbers, not " + to_text(k.kernel));
+    if (!(dimensions >= 1 && dimensions <= 3))
+      fail(layer, "kernel has one to three numbers, not " + std::to_string(dimensions));
     for (const auto* numbers : {&k.stride, &k.padding, &k.dilation})
       if (!(numbers->empty() || numbers->size() == dimensions))
-        fail(layer, "stride, padding and dilation have one number for each of kernel's " + to_text(k.kernel) +
-                        ", not " + to_text(*numbers));
+        fail(layer, "stride, padding and dilation have as many numbers as kernel, " + std::to_string(dimensions) +
+                        ", not " + std::to_string(numbers->size()));
     if (x.size() != dimensions + 1)
       fail(layer, "expects channels and " + std::to_string(dimensions) + " dimension" + (dimensions == 1 ? "" : "s") +
                       " more, the input is " + to_text(x));
@@ -296,7 +297,7 @@ struct OutputShape {
       if (axis >= 0 && axis < static_cast<std::int64_t>(x.size())) y.push_back(x[static_cast<std::size_t>(axis)]);
     const std::set<std::int64_t> different(k.axes.begin(), k.axes.end());
     if (!(y.size() == x.size() && different.size() == x.size() && k.axes.size() == x.size()))
-      fail(layer, "axes " + to_text(k.axes) + " are not every dimension of the input " + to_text(x) + " once");
+      fail(layer, "axes name every dimension of the input " + to_text(x) + " once, from 0");
     return y;
   }
   Shape operator()(const Module& k) const {
@@ -352,9 +353,11 @@ struct ParametersOf {
     return result;
   }
   Parameters operator()(const ConvNd& k) const {
-    const std::int64_t in = k.in / std::max<std::int64_t>(1, k.groups), fan_in = in * elements(k.kernel);
-    Shape shape{k.out, in};
+    Shape shape{k.out, k.in / std::max<std::int64_t>(1, k.groups)};
     shape.insert(shape.end(), k.kernel.begin(), k.kernel.end());
+    double inputs = 1;  // a reader asks before it knows that the sizes are possible
+    for (std::size_t i = 1; i < shape.size(); ++i) inputs *= static_cast<double>(shape[i]);
+    const auto fan_in = static_cast<std::int64_t>(std::min(inputs, 1e18));
     Parameters result{kaiming("weight", std::move(shape), fan_in)};
     if (k.bias) result.push_back(reciprocal_root("bias", {k.out}, fan_in));
     return result;

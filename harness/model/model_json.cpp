@@ -252,7 +252,6 @@ class LayerReader {
                                  : shapes_[static_cast<std::size_t>(input)]);
     }
     const std::string where = json.where("kind");
-    for (const ParameterSpec& parameter : parameters(untied(layer))) sizes_.add(parameter.shape, where);
     if (auto* module = std::get_if<Module>(&layer.kind)) {
       module->folder = folder_;
       for (const Shape& buffer : module->buffers) sizes_.add(buffer, where);
@@ -265,6 +264,7 @@ class LayerReader {
     } catch (const InputError& e) {
       throw InputError(where, e.what());
     }
+    for (const ParameterSpec& parameter : parameters(untied(layer))) sizes_.add(parameter.shape, where);
     sizes_.add(shapes_.back(), where);
     if (const auto* experts = std::get_if<Experts>(&layer.kind))  // what the experts keep
       sizes_.add({elements(shapes_.back()) / experts->features, experts->top_k, experts->hidden}, where);
