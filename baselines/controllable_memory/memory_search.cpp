@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "baselines/controllable_memory/v_order.h"
 #include "harness/base/error.h"
@@ -111,27 +112,31 @@ bool fits_in_memory(const std::vector<Op>& ops, const std::vector<int>& held, st
   return to == 0 || held[to - 1] + 1 <= most;
 }
 
-std::vector<int> held_after(const std::vector<Op>& ops) {
-  std::vector<int> held;
-  int now = 0;
-  for (const Op& op : ops) held.push_back(now += added(op));
-  return held;
+// What a rank holds after each op from `from` to `to`, which may have changed places.
+void update_held(std::vector<int>& held, const std::vector<Op>& ops, std::size_t from, std::size_t to) {
+  for (std::size_t k = from; k <= to; ++k) held[k] = (k == 0 ? 0 : held[k - 1]) + added(ops[k]);
 }
 
 // Moves into a rank's first idle time the first later op of some stage and kind that fits into it whole; whether it
 // did. With the times of the order as it was played last.
 bool fill_gaps(std::vector<Op>& ops, std::vector<double> starts, const Play& play, int stages, int most) {
+  if (ops.empty()) return false;
   bool moved = false;
-  std::vector<bool> seen;
-  for (std::size_t k = 1; k < ops.size(); ++k) {
+  const auto name_of = [](const Op& op) { return 4 * op.stage.index() + static_cast<std::size_t>(op.kind); };
+  std::vector<int> held(ops.size()), left(4 * static_cast<std::size_t>(stages), 0);  // ops of a name from place k on
+  update_held(held, ops, 0, ops.size() - 1);
+  int names = 0;  // that have ops left
+  for (std::size_t k = 1; k < ops.size(); ++k) names += left[name_of(ops[k])]++ == 0;
+  std::vector<char> seen(left.size());
+  for (std::size_t k = 1; k < ops.size(); names -= --left[name_of(ops[k])] == 0, ++k) {
     const double gap = starts[k - 1] + play.seconds(ops[k - 1]);
     if (starts[k] <= gap) continue;
-    const std::vector<int> held = held_after(ops);
-    seen.assign(4 * static_cast<std::size_t>(stages), false);
-    for (std::size_t later = k; later < ops.size(); ++later) {
-      const std::size_t name = 4 * ops[later].stage.index() + static_cast<std::size_t>(ops[later].kind);
+    std::ranges::fill(seen, false);
+    for (std::size_t later = k, new_names = 0; std::cmp_less(new_names, names); ++later) {
+      const std::size_t name = name_of(ops[later]);
       if (seen[name]) continue;
       seen[name] = true;
+      ++new_names;
       if (later == k) continue;
       const double start = std::max(gap, play.inputs_there(ops[later]));
       if (start + play.seconds(ops[later]) > starts[k] || !fits_in_memory(ops, held, later, k, most)) continue;
@@ -140,6 +145,7 @@ bool fill_gaps(std::vector<Op>& ops, std::vector<double> starts, const Play& pla
       std::rotate(starts.begin() + static_cast<std::ptrdiff_t>(k), starts.begin() + static_cast<std::ptrdiff_t>(later),
                   starts.begin() + static_cast<std::ptrdiff_t>(later) + 1);
       starts[k] = start;
+      update_held(held, ops, k, later);
       moved = true;
       break;
     }

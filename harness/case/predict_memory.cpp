@@ -53,8 +53,9 @@ std::function<Problem::Footprint(std::span<const int>)> planned_footprint(const 
     lasting.push_back(parameter_count(model.layers[l]) * of_parameter);
     if (!p.inference) lasting.back() += state_elements(optimizer, model, l) * s.state;
   }
-  const auto count = [lasting, stashes = StageStashes(model, model.shapes(), s), inference = p.inference, &model,
-                      shapes = model.shapes(), storage = s](std::span<const int> layers) {
+  const std::vector<Shape> shapes = model.shapes();
+  const auto count = [lasting, stashes = StageStashes(model, shapes, s), inference = p.inference, &model, shapes,
+                      storage = s](std::span<const int> layers) {
     Bytes always;
     for (const int l : layers) {
       always += lasting[l];

@@ -37,9 +37,11 @@ CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, co
   graph.source = calibrated_source(c.name);
   graph.launch = c.products.gap;
   const std::vector<Shape> shapes = model.shapes();
+  KnownProducts known;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec layer = untied(model.layers[l]);
-    const LayerKernels kernels = layer_kernels(layer, input_shapes(model, shapes, layer), micro_batch, c, storage);
+    const LayerKernels kernels =
+        layer_kernels(layer, input_shapes(model, shapes, layer), micro_batch, c, storage, known);
     LayerCost& cost = graph.layers[l];
     const auto seconds = [&](const PassKernels& pass) { return pass_seconds(pass, c.host_gap, c.blocking_launches); };
     cost.forward = seconds(kernels.forward);

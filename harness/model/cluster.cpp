@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <queue>
 #include <span>
@@ -358,7 +359,18 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
     names.push_back("flat:4");
     throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
   }
-  return cluster_from_json(parse_json_file(file), file);
+  // A sweep and advise ask for the same file for every case: it is parsed where it is another, or has been changed.
+  static std::mutex mutex;
+  static std::string known_file, known_text;
+  static Cluster known;
+  const std::string text = read_text_file(file);
+  const std::lock_guard lock(mutex);
+  if (file != known_file || text != known_text) {
+    known = cluster_from_json(parse_json_file(file), file);
+    known_file = file;
+    known_text = text;
+  }
+  return known;
 }
 
 // "8-15:0.25" or "3:0.5": multiplies the speed of these devices.

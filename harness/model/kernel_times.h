@@ -25,6 +25,7 @@ namespace sluice {
 
 struct Product {
   double batch = 1, m = 0, n = 0, k = 0;  // k: the reduction
+  friend auto operator<=>(const Product&, const Product&) = default;
 };
 Seconds product_seconds(const Calibration& calibration, const Product& product);
 

@@ -12,10 +12,12 @@ namespace {
 // Of the pass that it is given, in order.
 class Kernels {
  public:
-  Kernels(PassKernels& pass, const Calibration& c) : pass_(pass), c_(c) {}
+  Kernels(PassKernels& pass, const Calibration& c, KnownProducts& known) : pass_(pass), c_(c), known_(known) {}
 
   Kernels& product(double m, double n, double k, double batch = 1) {
-    return add(product_seconds(c_, {batch, m, n, k}));
+    const auto [found, is_new] = known_.try_emplace({batch, m, n, k});
+    if (is_new) found->second = product_seconds(c_, found->first);
+    return add(found->second);
   }
   Kernels& fused_attention(bool backward, AttentionWork work, double numbers) {
     work.bytes = static_cast<double>(c_.element.value) * numbers;
@@ -41,6 +43,7 @@ class Kernels {
   }
   PassKernels& pass_;
   const Calibration& c_;
+  KnownProducts& known_;
 };
 
 double number(std::int64_t value) { return static_cast<double>(value); }
@@ -51,11 +54,12 @@ struct KernelsOf {
   double samples;
   const Calibration& c;
   const Storage& storage;
+  KnownProducts& known;
   LayerKernels made{};
 
-  Kernels forward() { return {made.forward, c}; }
-  Kernels input_gradient() { return {made.input_gradient, c}; }
-  Kernels weight_gradient() { return {made.weight_gradient, c}; }
+  Kernels forward() { return {made.forward, c, known}; }
+  Kernels input_gradient() { return {made.input_gradient, c, known}; }
+  Kernels weight_gradient() { return {made.weight_gradient, c, known}; }
   double x() const { return samples * number(elements(in[0])); }
   double y() const { return samples * number(elements(out)); }
 
@@ -184,8 +188,10 @@ struct KernelsOf {
     multiply(samples * steps, width, 4 * hidden, true);
     weight_gradient().product(4 * hidden, hidden, samples * steps);
     LayerKernels step;
-    Kernels(step.forward, c).product(samples, 4 * hidden, hidden).stream(forward_states * samples * hidden);
-    Kernels(step.input_gradient, c).stream(backward_states * samples * hidden).product(samples, hidden, 4 * hidden);
+    Kernels(step.forward, c, known).product(samples, 4 * hidden, hidden).stream(forward_states * samples * hidden);
+    Kernels(step.input_gradient, c, known)
+        .stream(backward_states * samples * hidden)
+        .product(samples, hidden, 4 * hidden);
     forward().repeat(step.forward, steps);
     input_gradient().repeat(step.input_gradient, steps);
   }
@@ -367,12 +373,18 @@ struct KernelsOf {
 }  // namespace
 
 LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
-                           const Calibration& calibration, const Storage& storage) {
+                           const Calibration& calibration, const Storage& storage, KnownProducts& known) {
   const Shape out = output_shape(layer, inputs);
-  KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration, storage};
+  KernelsOf kernels{inputs, out, static_cast<double>(samples), calibration, storage, known};
   std::visit(kernels, layer.kind);
   kernels.accumulate(parameter_count(layer), std::holds_alternative<Embedding>(layer.kind));
   return kernels.made;
+}
+
+LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
+                           const Calibration& calibration, const Storage& storage) {
+  KnownProducts known;
+  return layer_kernels(layer, inputs, samples, calibration, storage, known);
 }
 
 Seconds pass_seconds(const PassKernels& pass, Seconds host_gap, bool blocking_launches) {

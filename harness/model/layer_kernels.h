@@ -20,9 +20,11 @@
 //   all others           kernels that read and write what they must once; normalisations read twice backward
 #pragma once
 
+#include <map>
 #include <span>
 
 #include "harness/model/calibration.h"
+#include "harness/model/kernel_times.h"
 #include "harness/model/layer_spec.h"
 
 namespace sluice {
@@ -36,7 +38,12 @@ struct LayerKernels {
   PassKernels forward, input_gradient, weight_gradient;
 };
 
-// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients.
+// Of one calibration: the layers of a model ask for the same few again and again.
+using KnownProducts = std::map<Product, Seconds>;
+
+// inputs: shapes of one sample. storage: what attention keeps, and the bytes of gradients. known: read and added to.
+LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
+                           const Calibration& calibration, const Storage& storage, KnownProducts& known);
 LayerKernels layer_kernels(const LayerSpec& layer, std::span<const Shape> inputs, std::int64_t samples,
                            const Calibration& calibration, const Storage& storage = {});
 

@@ -1,6 +1,7 @@
 #include "systems/asteroid/asteroid_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -37,6 +38,10 @@ class GroupSeconds {
     }
   }
 
+  bool all_alike() const {
+    return std::ranges::count(forward_, forward_.front()) == std::ssize(forward_) &&
+           std::ranges::count(backward_, backward_.front()) == std::ssize(backward_);
+  }
   double forward(DeviceId d, int first, int last) const { return between(forward_[d.index()], first, last); }
   double backward(DeviceId d, int first, int last) const { return between(backward_[d.index()], first, last); }
 
@@ -79,13 +84,14 @@ class AsteroidSearch {
       result_.complete = false;
     }
     table_.resize(static_cast<std::size_t>(rows * max_stages_));
+    on_.resize(static_cast<std::size_t>(options.devices));
+    alike_ = seconds_.all_alike() && std::ranges::count(memory_, memory_.front()) == std::ssize(memory_);
   }
 
   AsteroidResult run() {
     const Deadline deadline(options_.limits.seconds);
-    Group all;
-    for (const DeviceId d : order_) add_device(all, d, 0, groups_);
-    last_stage(all, 0, 0, bytes(0, groups_));  // so that there is a plan if time runs out
+    find_stages(0, groups_, 0, bytes(0, groups_));
+    last_stage(on_.back(), 0, 0);  // so that there is a plan if time runs out
     for (int first = groups_ - 1; first >= 0; --first)
       for (int last = first + 1; last <= groups_; ++last) {
         if (deadline.passed()) {
@@ -93,13 +99,16 @@ class AsteroidSearch {
           return finished();
         }
         const StageBytes held = bytes(first, last);
+        if (held.always + held.per_micro_batch > memory_[order_.front().index()]) continue;  // of the largest device
+        if (alike_) find_stages(first, last, 0, held);  // those of other devices differ in nothing
         for (int device = 0; device < options_.devices; ++device) {
-          Group group;
+          if (!alike_) find_stages(first, last, device, held);
           for (int next = device + 1; next <= options_.devices; ++next) {
-            add_device(group, order_[next - 1], first, last);
-            if (last < groups_ && next < options_.devices) stage_before(group, first, last, device, next, held);
+            const DevicesOfStage& on = on_[next - device - 1];
+            if (on.shares.empty()) continue;
+            if (last == groups_ && next == options_.devices) last_stage(on, first, device);
+            if (last < groups_ && next < options_.devices) stage_before(on, first, last, device, next);
           }
-          if (last == groups_) last_stage(group, first, device, held);
         }
       }
     return finished();
@@ -120,6 +129,18 @@ class AsteroidSearch {
     double forward = 0, backward = 0;  // seconds of one micro-batch
     double memory = kNever;            // bytes of the smallest device
     double work() const { return forward + backward; }
+  };
+
+  // A share that fits before a pipeline of at most `max_after` replicas and messages: asteroid_in_flight() is at most
+  // n where these are at most (n - 1) times the share's replicas.
+  struct FittingShare {
+    Share share;
+    int max_after;
+  };
+
+  struct DevicesOfStage {
+    std::vector<DeviceId> fastest_first;
+    std::vector<FittingShare> shares;  // by work, smallest first
   };
 
   // Devices for a range of layer groups.
@@ -159,43 +180,74 @@ class AsteroidSearch {
   // The max number of micro-batches of a round on one of the replicas.
   int largest_share(int replicas) const { return (options_.microbatches + replicas - 1) / replicas; }
 
-  bool fits(const Share& share, int replicas_after, int stages_after, const StageBytes& held) const {
-    const int in_flight =
-        std::min(asteroid_in_flight(share.replicas, replicas_after, options_.messages_in_flight ? stages_after : 0),
-                 largest_share(share.replicas));
-    return held.always + in_flight * held.per_micro_batch <= share.memory;
+  // The most micro-batches, up to those of a round, that fit in flight into `memory`; 0: none.
+  int most_in_flight(const StageBytes& held, double memory) const {
+    const auto fits = [&](int count) { return held.always + count * held.per_micro_batch <= memory; };
+    if (fits(options_.microbatches)) return options_.microbatches;
+    if (!fits(1)) return 0;
+    const double about = (memory - held.always) / held.per_micro_batch;
+    int count = std::clamp(static_cast<int>(about), 1, options_.microbatches - 1);
+    while (!fits(count)) --count;
+    while (fits(count + 1)) ++count;
+    return count;
+  }
+
+  // Fills on_ for layer groups [first, last) on one, two, ... devices from place `device` of the order on.
+  void find_stages(int first, int last, int device, const StageBytes& held) {
+    Group group;
+    for (int next = device + 1; next <= options_.devices; ++next) {
+      add_device(group, order_[next - 1], first, last);
+      DevicesOfStage& on = on_[next - device - 1];
+      on.fastest_first = group.fastest_first;
+      on.shares.clear();
+      double memory = -1;
+      int most = 0;
+      for (const Share& share : group.shares) {
+        if (share.memory != memory) memory = share.memory, most = most_in_flight(held, memory);
+        if (most == 0) continue;
+        const bool whole_round = most >= largest_share(share.replicas);
+        on.shares.push_back({share, whole_round ? std::numeric_limits<int>::max() : (most - 1) * share.replicas});
+      }
+    }
+  }
+
+  // The share with the least work that fits before a pipeline of so many stages and replicas; null: none.
+  const Share* least_work(const DevicesOfStage& on, int replicas_after, int stages_after) const {
+    const int after = replicas_after + (options_.messages_in_flight ? stages_after : 0);
+    const auto found = std::ranges::find_if(on.shares, [&](const FittingShare& f) { return after <= f.max_after; });
+    return found == on.shares.end() ? nullptr : &found->share;
   }
 
   StageBytes bytes(int first, int last) const { return options_.bytes ? options_.bytes(first, last) : StageBytes{}; }
 
-  // group: all devices from place `device` of the order on.
-  void last_stage(const Group& group, int first, int device, const StageBytes& held) {
-    const auto share = std::ranges::find_if(group.shares, [&](const Share& s) { return fits(s, 0, 0, held); });
-    if (share != group.shares.end())
-      add(group, *share, first, groups_, options_.devices, nullptr, at(first, device, 1));
+  // on: all devices from place `device` of the order on.
+  void last_stage(const DevicesOfStage& on, int first, int device) {
+    if (const Share* share = least_work(on, 0, 0))
+      add(on, *share, first, groups_, device, options_.devices, nullptr, at(first, device, 1));
   }
 
-  // group: the devices at places [device, next).
-  void stage_before(const Group& group, int first, int last, int device, int next, const StageBytes& held) {
+  // on: the devices at places [device, next).
+  void stage_before(const DevicesOfStage& on, int first, int last, int device, int next) {
     const int max_later = std::min({groups_ - last, options_.devices - next, max_stages_ - 1});
     for (int stages = 1; stages <= max_later; ++stages) {
       const Suffix& later = at(last, next, stages);
       if (later.round.compute == kNever) continue;
-      const auto share =
-          std::ranges::find_if(group.shares, [&](const Share& s) { return fits(s, later.replicas, stages, held); });
-      if (share != group.shares.end()) add(group, *share, first, last, next, &later, at(first, device, stages + 1));
+      if (const Share* share = least_work(on, later.replicas, stages))
+        add(on, *share, first, last, device, next, &later, at(first, device, stages + 1));
     }
   }
 
   // Prepends the stage to the pipeline `later` (null: none), and keeps the result if it is the best.
-  void add(const Group& group, const Share& share, int first, int last, int next, const Suffix* later, Suffix& best) {
+  void add(const DevicesOfStage& on, const Share& share, int first, int last, int device, int next, const Suffix* later,
+           Suffix& best) {
     ++result_.states;
     AsteroidStep stage{share.forward, share.backward};
     const RoundSeconds none, &rest = later ? later->round : none;
     if (prepend(stage, rest, options_.microbatches).compute >= best.round.sum()) return;  // messages only add to it
+    const auto fastest = alike_ ? order_.begin() + device : on.fastest_first.begin();
     Suffix longer{.last = last,
                   .next = next,
-                  .devices = {group.fastest_first.begin(), group.fastest_first.begin() + share.replicas},
+                  .devices = {fastest, fastest + share.replicas},
                   .replicas = share.replicas + (later ? later->replicas : 0)};
     stage.all_reduce = seconds_.all_reduce(longer.devices, first, last);
     longer.round = rest;
@@ -225,9 +277,11 @@ class AsteroidSearch {
   const AsteroidOptions& options_;
   GroupSeconds seconds_;
   int groups_, max_stages_;
-  std::vector<DeviceId> order_;  // by memory
-  std::vector<double> memory_;   // bytes of every device
-  std::vector<Suffix> table_;    // at()
+  std::vector<DeviceId> order_;     // by memory
+  std::vector<double> memory_;      // bytes of every device
+  std::vector<Suffix> table_;       // at()
+  bool alike_;                      // the devices are equally fast and have as much memory
+  std::vector<DevicesOfStage> on_;  // [n - 1]: n devices, from find_stages()
   AsteroidResult result_;
 };
 
