@@ -66,6 +66,13 @@ TEST_F(OrderFile, PutsStagesOnTheRanksOfTheTable) {
     EXPECT_EQ(p.pipeline.stages[static_cast<std::size_t>(s)].devices, std::vector{DeviceId(s == 0 || s == 3 ? 0 : 1)});
 }
 
+TEST_F(OrderFile, HasAsManyDevicesAsRanksUnlessAClusterIsGiven) {
+  Json entry = {{"system", "file:" + file_}, {"workload", "gpt_tiny"}, {"clock", "virtual"}, {"batch", 24}};
+  EXPECT_EQ(resolve({entry, in_file("test", "")}).cluster, "flat:2");
+  entry["cluster"] = "dgx_h100";
+  EXPECT_EQ(resolve({entry, in_file("test", "")}).cluster, "dgx_h100");
+}
+
 TEST_F(OrderFile, IsAnotherExperimentOnceItIsEdited) {
   const std::string before = digest_of(read_file());
   EXPECT_EQ(digest_of(read_file()), before);

@@ -82,6 +82,8 @@ std::vector<Setting> make_settings() {
        .fill =
            [](CaseReading& r) {
              if (on_wall(r)) r.c.cluster = kThisMachine;
+             if (!on_wall(r) && r.made_for && !r.entry.has("cluster"))
+               r.c.cluster = "flat:" + std::to_string(r.made_for->ranks);
            },
        .check =
            [](CaseReading& r) {

@@ -131,6 +131,14 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   add_value(c, "--from", a->from, "FILE",
             "Table of PyTorch (CSV, compute only or with communication): check, simulate and draw it; with "
             "--system, compare it");
+  add_value(c, "-w,--workload", a->workload, "NAME",
+            "With --from: a model or a file of costs, as of plan, whose layers become the table's stages; the plan, as "
+            "of sluice plan --system file:FILE, which has more settings")
+      ->needs(c->get_option("--from"))
+      ->excludes(c->get_option("--system"));
+  add_value(c, "-c,--cluster", a->cluster, "NAME",
+            "With --workload: its devices, as of plan (default: flat:N for a table of N ranks)")
+      ->needs(c->get_option("--workload"));
   add_defaulted(c, "-n,--ranks", a->ranks, "N", "Pipeline ranks");
   add_defaulted(c, "-m,--microbatches", a->microbatches, "N",
                 "Micro-batches of one update, of each replica of the whole model (asynchronous systems: mini-batches "
@@ -183,6 +191,9 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   add_html(c, a->html);
   for (const char* flag : {"--ranks", "--microbatches", "--chunks"})
     c->get_option(flag)->excludes(c->get_option("--from"));  // the table has its own
+  for (const char* flag :
+       {"--microbatch-sizes", "--costs", "--host-copy", "--costs-of", "--set", "--text", "--versions", "--messages"})
+    c->get_option(flag)->excludes(c->get_option("--workload"));  // of stages without a model
   add_examples(c,
                "  sluice schedule --system 1f1b --ranks 4 --microbatches 8 --text\n"
                "  sluice schedule -s gpipe,1f1b,zero_bubble -n 4 -m 8        which is fastest, for what memory\n"
@@ -192,7 +203,8 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                "  sluice schedule -s pipedream -n 3 -m 6 --versions\n"
                "  sluice schedule -s zero_bubble -O variant=v -n 4 -m 8 --csv > zbv.csv\n"
                "  sluice schedule --from zbv.csv --csv --messages            where its sends and receives stand\n"
-               "  sluice schedule --from zbv.csv --costs 10/12/8+1 -s 1f1b,interleaved_1f1b");
+               "  sluice schedule --from zbv.csv --costs 10/12/8+1 -s 1f1b,interleaved_1f1b\n"
+               "  sluice schedule --from zbv.csv --workload net.costs.json   its stages on a model's costs");
 }
 
 void add_verify(CLI::App& app, Chosen& chosen) {

@@ -36,6 +36,7 @@ struct AdviseArguments {
 int advise_command(const AdviseArguments& a);
 
 struct ScheduleArguments {
+  std::string workload, cluster;  // of `from` on a model's costs; empty: none, as many equal devices as it has ranks
   std::string system, from, costs = "1/1/1", costs_of, trace, html;
   std::string microbatch_sizes;                      // list; empty: all have one
   std::string sample_lengths;                        // list, from which a system forms the micro-batches; empty: none

@@ -329,7 +329,17 @@ int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::
 
 }  // namespace
 
+// The table's order on a model's costs.
+static int plan_of_table(const ScheduleArguments& a) {
+  read_valid_table(a.from);  // a fault is one of --from
+  PlanArguments plan{.trace = a.trace, .html = a.html, .json = a.json, .csv = a.csv};
+  plan.flags.values = {{"system", "file:" + a.from}, {"workload", a.workload}};
+  if (!a.cluster.empty()) plan.flags.values["cluster"] = a.cluster;
+  return plan_command(plan);
+}
+
 int schedule_command(const ScheduleArguments& a) {
+  if (!a.workload.empty()) return plan_of_table(a);
   if (a.system.empty() && a.from.empty())
     throw InputError("schedule", "--system is missing", "name a system, or a table with --from");
   const std::vector<const System*> systems = a.system.empty() ? std::vector<const System*>{} : systems_named(a.system);

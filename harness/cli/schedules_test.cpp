@@ -248,6 +248,22 @@ TEST_F(Cli, ATableHasItsOwnRanksAndMicroBatches) {
     rejects({"schedule", "--from", at("t.csv"), flag, "2"}, {"--from excludes", flag});
 }
 
+TEST_F(Cli, ATableIsTimedOnTheCostsOfAModel) {
+  put("six.csv", sluice({"schedule", "-s", "1f1b", "-n", "6", "-m", "8", "--csv"}).out);
+  const Json on_model = document({"schedule", "--from", at("six.csv"), "--workload", "vgg16", "--json"});
+  EXPECT_EQ(on_model["simulated_seconds"], document({"plan", "-s", "1f1b", "-w", "vgg16", "-n", "6", "-m", "8", "-c",
+                                                     "flat:6", "--json"})["simulated_seconds"]);
+  EXPECT_EQ(on_model["stages"].size(), 6u);
+  const Json faster = document({"schedule", "--from", at("six.csv"), "-w", "vgg16", "-c", "dgx_h100", "--json"});
+  EXPECT_LT(faster["simulated_seconds"].get<double>(), on_model["simulated_seconds"].get<double>());
+  rejects({"schedule", "--from", at("no.csv"), "-w", "vgg16"}, {at("no.csv") + ": no such file"});
+  const std::string sixteen = sluice({"schedule", "-s", "1f1b", "-n", "16", "-m", "16", "--csv"}).out;
+  rejects({"schedule", "--from", put("16.csv", sixteen), "-w", "tiny"}, {"16 stages for a model of"});
+  rejects({"schedule", "--from", at("six.csv"), "-w", "vgg16", "--costs", "1/1/1"}, {"excludes --costs"});
+  rejects({"schedule", "-s", "1f1b", "-w", "vgg16"}, {"--workload"});
+  rejects({"schedule", "--from", at("six.csv"), "-c", "dgx_h100"}, {"--cluster requires --workload"});
+}
+
 TEST_F(Cli, SeveralPlansAreOneTable) {
   const Finished f = sluice({"plan", "-s", "gpipe,1f1b,single_device", "-w", "vgg16", "-c", "flat:4,memory=32GiB"});
   EXPECT_EQ(f.code, 0) << f.err;
