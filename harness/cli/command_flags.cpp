@@ -355,7 +355,8 @@ void add_report(CLI::App& app, Chosen& chosen) {
   const auto [c, a] =
       add_command(app, chosen, "report", "One offline report.html, and its charts as files", report_command);
   add_value(c, "files", a->files, "", "JSONL files; with --markdown, studies")->required();
-  add_value(c, "-o,--out", a->out, "FOLDER", "Folder (default: plots/out/NAME; with --markdown, results/findings)");
+  add_value(c, "-o,--out", a->out, "FOLDER",
+            "Folder (default: plots/out/NAME; with --markdown, next to the study, or findings for those in reference)");
   add_filter(c, a->filter);
   add_value(c, "--title", a->title, "TEXT", "Heading of the page (default: the title of the sweep in harness/sweeps)");
   add_value(c, "--formats", a->formats, "LIST", "Files of every chart: some of svg,png,pdf (default: svg)");

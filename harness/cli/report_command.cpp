@@ -19,6 +19,18 @@
 namespace sluice {
 namespace {
 
+// Where the pages of studies go: results/findings for those of results/reference, next to other studies.
+std::filesystem::path folder_of_pages(const std::vector<std::filesystem::path>& studies) {
+  const auto folder_of = [](const std::filesystem::path& study) {
+    return std::filesystem::absolute(study).parent_path().lexically_normal();
+  };
+  const std::filesystem::path folder = folder_of(studies.front());
+  for (const std::filesystem::path& study : studies)
+    if (folder_of(study) != folder)
+      throw InputError("report --markdown", "studies of several folders", "give studies of one folder, or --out");
+  return folder.filename() == "reference" ? folder.parent_path() / "findings" : folder;
+}
+
 int write_pages(const ReportArguments& a) {
   std::vector<std::filesystem::path> studies;
   std::vector<std::string> record_files;
@@ -35,7 +47,7 @@ int write_pages(const ReportArguments& a) {
     const Study study = read_study(studies.front());
     write_reference(study.records, read_files(record_files), fmt::format("{}", fmt::join(study.commands, "; ")));
   }
-  const std::string out = a.out.empty() ? source_folder() + "/results/findings" : a.out;
+  const std::filesystem::path out = a.out.empty() ? folder_of_pages(studies) : std::filesystem::path(a.out);
   for (const std::filesystem::path& page : write_findings(studies, out, find_renderer()))
     fmt::print("page: {}\n", visible(std::filesystem::relative(page).string()));
   return 0;

@@ -368,6 +368,22 @@ TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
   rejects({"advise", "-s", "edgepipe,gpipe", "-w", "vgg16", "-c", "flat:4"}, {"--system", "'edgepipe' only infers"});
 }
 
+TEST_F(Cli, ThePageOfAStudyIsWrittenWhereTheStudyIs) {
+  const fs::path results = fs::path(SLUICE_SOURCE_DIR) / "results";
+  for (const char* folder : {"reference", "mine"}) {
+    fs::create_directory(at(folder));
+    for (const char* file : {"edgepipe.json", "edgepipe.jsonl"})
+      fs::copy_file(results / "reference" / file, at(std::string(folder) + "/" + file));
+  }
+  EXPECT_EQ(sluice({"report", "--markdown", at("reference/edgepipe.json")}).code, 0);
+  EXPECT_EQ(content(at("findings/edgepipe.md")), content((results / "findings/edgepipe.md").string()));
+  EXPECT_EQ(sluice({"report", "--markdown", at("mine/edgepipe.json")}).code, 0);
+  EXPECT_TRUE(fs::exists(at("mine/edgepipe.md")));
+  EXPECT_EQ(sluice({"report", "--markdown", at("mine/edgepipe.json"), "--out", at("pages")}).code, 0);
+  EXPECT_TRUE(fs::exists(at("pages/edgepipe.md")));
+  rejects({"report", "--markdown", at("mine/edgepipe.json"), at("reference/edgepipe.json")}, {"--out"});
+}
+
 TEST_F(Cli, TheLeaderboardIsPrintedAndWrittenAsAPage) {
   const Finished f = sluice({"leaderboard", "--html", at("board.html")});
   EXPECT_EQ(f.code, 0) << f.err;
