@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/curve_steps.h"

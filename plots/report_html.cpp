@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "harness/base/json.h"
+#include "harness/base/visible_text.h"
 #include "plots/answers.h"
 #include "plots/inline_svg.h"
 #include "plots/page_files.h"

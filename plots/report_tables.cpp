@@ -11,6 +11,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "harness/base/visible_text.h"
 #include "plots/report.h"
 #include "plots/row_outcome.h"
 #include "plots/style.h"

@@ -8,6 +8,7 @@
 
 #include "harness/base/json.h"
 #include "harness/base/quantities.h"
+#include "harness/base/visible_text.h"
 #include "plots/chart_template.h"
 #include "plots/charts.h"
 #include "plots/row_outcome.h"

@@ -64,14 +64,6 @@ std::string slug(const std::string& text) {
   return result;
 }
 
-std::string shortened(const std::string& text, std::size_t characters) {
-  std::string line = text.substr(0, text.find('\n'));
-  if (line.size() <= characters) return line;
-  std::size_t cut = characters - 1;  // not inside a UTF-8 character
-  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0) == 0x80) --cut;
-  return line.substr(0, cut) + "…";
-}
-
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 std::string options_text(const Comparison& c) {

@@ -26,7 +26,6 @@ std::string slug(const std::string& text);         // lower case, digits and sin
 // The red of what does not fit: a device's memory.
 inline constexpr const char* kLimitColor = "#b3261e";
 
-std::string shortened(const std::string& text, std::size_t characters);
 std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
 
 // In lines of at most this many characters, cut at spaces; a longer word is a line of its own.

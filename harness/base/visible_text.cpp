@@ -106,6 +106,14 @@ std::size_t letters(std::string_view text) {
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
+std::string shortened(const std::string& text, std::size_t characters) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (line.size() <= characters) return line;
+  std::size_t cut = characters - 1;  // not inside a UTF-8 character
+  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0) == 0x80) --cut;
+  return line.substr(0, cut) + "…";
+}
+
 std::string csv_cell(std::string_view text) {
   const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
   const std::string shown = (formula && !number_as<double>(text) ? "'" : "") + visible(text);

@@ -28,6 +28,9 @@ bool is_portable_name(std::string_view name);
 // Whether it is a name of lower-case letters, digits and "_", a letter first: what may name a variable and a file.
 bool is_plain_name(std::string_view name);
 
+// The first line, of at most so many bytes, the last of them "…" where something was left out; no half a character.
+std::string shortened(const std::string& text, std::size_t characters);
+
 // How many characters are drawn: UTF-8 continuation bytes take no room.
 std::size_t letters(std::string_view text);
 

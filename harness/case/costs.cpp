@@ -44,7 +44,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
                        "has micro-batches of " + std::to_string(profile->costs.micro_batch) + " samples, this plan " +
                            std::to_string(micro_batch),
                        "choose --batch and --microbatches so that they agree");
-    return profile->costs;
+    return with_weights_in(storage, profile->costs);
   }
   if (source == kAnalyticCosts || is_calibrated(source)) {
     CostGraph graph = is_calibrated(source)

@@ -5,6 +5,7 @@
 #include "harness/base/error.h"
 #include "harness/case/calibrated.h"
 #include "harness/case/costs.h"
+#include "harness/case/profile_workload.h"
 
 namespace sluice {
 
@@ -18,6 +19,18 @@ std::string counted_in(const RunCase& c) {
   if (c.attention != AttentionScores::fused)
     text += (text.empty() ? "scores " : ", scores ") + choice_name(c.attention);
   return text.empty() ? "" : " (" + text + ")";
+}
+
+// Of a file of costs, only weights, gradients and the optimizer's state are counted in another precision.
+static void check_precision_of_file(const RunCase& c, const std::string& where) {
+  if (c.costs == "raw")
+    throw InputError(where, "raw costs are the file's numbers, whatever they are of", "leave one of the two out");
+  const CostGraph& costs = profile_workload(c.workload, c.costs)->costs;
+  const bool has_variants =
+      std::ranges::any_of(costs.layers, [](const LayerCost& layer) { return !layer.variants.empty(); });
+  if (has_variants)
+    throw InputError(where, "'" + c.workload + "' says itself what its layers' variants keep in memory",
+                     "leave it out");
 }
 
 // runs: what the executor does instead.
@@ -36,7 +49,11 @@ static void require_counting(const RunCase& c, const Workload& workload, const s
 }
 
 void check_precision(const RunCase& c, const Workload& workload, const std::string& where) {
-  if (c.precision != Precision::fp32) require_counting(c, workload, where, "in fp32");
+  if (c.precision == Precision::fp32) return;
+  if (is_profile_workload(workload))
+    check_precision_of_file(c, where);
+  else
+    require_counting(c, workload, where, "in fp32");
 }
 
 void check_attention(const RunCase& c, const Workload& workload, const std::string& where) {

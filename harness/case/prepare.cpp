@@ -326,7 +326,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   p.batched_weight_gradients = batched_weight_gradients;
   p.gradient_bucket = c.gradient_buckets;
   p.storage = storage_of(c);
-  require_peak(p.cluster.devices, p.storage);
+  if (!profile) require_peak(p.cluster.devices, p.storage);
   if (c.experts == ExpertPlacement::spread) {
     reject_spread_experts(c, *p.system);
     p.spread = std::make_shared<const ModelGraph>(spread_experts(p.workload->model, expert_replicas(c, *p.system)));

@@ -86,6 +86,37 @@ TEST_F(ProfileWorkloadTest, IsPlannedLikeAnyOther) {
   EXPECT_EQ(memory[0].stash, Bytes(64));
 }
 
+// 25 parameters, and what is kept of them with Adam.
+TEST_F(ProfileWorkloadTest, HasItsWeightsInThePrecisionAskedFor) {
+  struct Row {
+    Precision precision;
+    int weights, gradients, optimizer;
+  };
+  for (const Row& row :
+       {Row{Precision::fp32, 100, 100, 200}, Row{Precision::mixed, 50, 50, 300},
+        Row{Precision::mixed_fp32_gradients, 50, 100, 300}, Row{Precision::mixed_two_gradients, 50, 50, 400}}) {
+    RunCase c = plan_case("one_f_one_b");
+    c.precision = row.precision;
+    const Prepared p = prepare(c, test_profiles());
+    const StageMemory held = stage_memory(p, {.kind = OptimizerKind::adam}, make_program(p, 4).rule)[0];
+    EXPECT_EQ(held.weights, Bytes(row.weights));
+    EXPECT_EQ(held.gradients, Bytes(row.gradients));
+    EXPECT_EQ(held.optimizer, Bytes(row.optimizer));
+    EXPECT_EQ(held.stash, Bytes(64));  // as in the file, as the seconds
+    EXPECT_DOUBLE_EQ(p.costs.layers[0].forward.value, 1);
+    EXPECT_EQ(p.costs.gradients(p.costs.layers[0].reduced()), Bytes(row.gradients));
+  }
+  const auto read = [&](const char* costs) {
+    const Json entry = {{"system", "gpipe"},          {"workload", path_}, {"clock", "virtual"},
+                        {"cluster", "edge_mixed_16"},  // states no peak in 16 bit, which costs of a file do not need
+                        {"precision", "mixed"},       {"costs", costs},    {"ranks", 2}};
+    return resolve({entry, in_file("s.json", "")});
+  };
+  EXPECT_EQ(read("analytic").precision, Precision::mixed);
+  EXPECT_EQ(error_of([&] { read("raw"); }),
+            "s.json: /precision: raw costs are the file's numbers, whatever they are of; leave one of the two out");
+}
+
 TEST_F(ProfileWorkloadTest, HasOneSizeOfMicroBatches) {
   RunCase c = plan_case("one_f_one_b");
   c.batch = 8;

@@ -114,7 +114,8 @@ std::vector<Setting> make_settings() {
       {.key = "precision",
        .of_plan = true,
        .group = HelpGroup::experiment,
-       .help = "what times and bytes are counted in; 16 bit with Adam's state keeps 16, 18 or 20 bytes a parameter",
+       .help = "what times and bytes are counted in; 16 bit with Adam's state keeps 16, 18 or 20 bytes a parameter; of "
+               "a file of costs, only weights, gradients and the optimizer's state",
        .value = choice(&RunCase::precision),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.precision != Precision::fp32; },

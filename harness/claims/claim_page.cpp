@@ -8,6 +8,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/markdown_text.h"
+#include "harness/base/visible_text.h"
 #include "plots/chart_template.h"
 #include "plots/markdown.h"
 #include "plots/report.h"

@@ -160,6 +160,8 @@ std::string plan_table(const EvaluatedPlan& plan) {
   return table.csv;
 }
 
+constexpr std::size_t kLongestName = 24;  // of a layer, in a table: profiles name them by all their settings
+
 // A line a stage: the seconds of F, I and W for the samples of one op, and the most that its first device holds.
 static void print_stages(const Prepared& p, const Plan& plan, const std::vector<RankMemory>& memory) {
   const std::vector<StageCost> costs = stage_costs(p.plan, p.costs, p.cluster);
@@ -167,12 +169,12 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
   std::vector<std::string> devices, layers;
   std::size_t device_width = 7, layer_width = 6;
   for (const PlanStage& stage : plan.stages) {
-    const auto name = [&](int l) { return visible(planned_costs(p).layers[l].name); };
+    const auto name = [&](int l) { return shortened(visible(planned_costs(p).layers[l].name), kLongestName); };
     devices.push_back(device_list(stage.devices));
     layers.push_back(stage.layers.size() == 1 ? name(stage.layers.front())
                                               : name(stage.layers.front()) + " .. " + name(stage.layers.back()));
     device_width = std::max(device_width, devices.back().size());
-    layer_width = std::max(layer_width, layers.back().size());
+    layer_width = std::max(layer_width, letters(layers.back()));
   }
   fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}\n", "stage", "devices", device_width,
              "layers", layer_width, "samples", "F", "I", "W", "parameters", "in flight", "peak");

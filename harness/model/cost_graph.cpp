@@ -178,6 +178,17 @@ CostGraph analytic_costs(const ModelGraph& model, std::int64_t micro_batch, cons
   return graph;
 }
 
+CostGraph with_weights_in(const Storage& storage, CostGraph costs) {
+  const std::int64_t from = costs.storage.weight.value, to = storage.weight.value;
+  for (LayerCost& layer : costs.layers) {
+    for (Bytes LayerCost::*weights : {&LayerCost::parameters, &LayerCost::frozen, &LayerCost::own})
+      layer.*weights = layer.*weights * to / from;
+    layer.copy = layer.copy * storage.gradient.value / costs.storage.gradient.value;
+  }
+  costs.storage = storage;
+  return costs;
+}
+
 CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch) {
   CostGraph result = costs;
   result.larger.clear();

@@ -95,6 +95,9 @@ struct CostGraph {
   }
 };
 
+// Costs whose weights are in fp32, with them in this storage. Seconds, outputs and what is kept stay as they are.
+CostGraph with_weights_in(const Storage& storage, CostGraph costs);
+
 // The costs of micro-batches of another size, in proportion to the samples.
 CostGraph in_proportion(const CostGraph& costs, std::int64_t micro_batch);
 

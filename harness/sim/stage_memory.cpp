@@ -94,14 +94,16 @@ std::vector<StageMemory> stage_memory(const ModelGraph& model, const Plan& plan,
   return result;
 }
 
-// What a layer of a cost graph adds to its stage. variant: the one that the plan chose; null: as measured.
-static void add_layer(StageMemory& memory, const LayerCost& layer, const OptimizerSpec& optimizer,
-                      const LayerVariant* variant) {
+// What a layer of the costs adds to its stage. variant: the one that the plan chose; null: as measured.
+static void add_layer(StageMemory& memory, const CostGraph& costs, const LayerCost& layer,
+                      const OptimizerSpec& optimizer, const LayerVariant* variant) {
   if (!variant) {
+    const Storage& storage = costs.storage;
+    const Bytes of_optimizer = optimizer.state_tensors() * storage.state + storage.master;  // of a parameter
     memory.weights += layer.trained();
     memory.frozen += layer.frozen;
-    memory.gradients += layer.trained();
-    memory.optimizer += layer.trained() * optimizer.state_tensors();
+    memory.gradients += costs.gradients(layer.trained());
+    memory.optimizer += layer.trained() * of_optimizer.value / storage.weight.value;
     memory.stash += layer.kept();
     memory.weight_stash += layer.weight_stash.value_or(Bytes(0));
     return;
@@ -117,13 +119,13 @@ std::vector<StageMemory> stage_memory(const CostGraph& costs, const Plan& plan, 
   std::vector<StageMemory> result;
   const StageGraph graph = stage_graph(plan, costs);
   for (const PlanStage& stage : plan.stages) {
-    StageMemory memory;
+    StageMemory memory{.weight_element = costs.storage.weight};
     const StageId id(result.size());
     for (const StageId before : graph.predecessors[id.index()]) memory.input += edge_bytes(plan, costs, before, id);
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
       const LayerCost& layer = costs.layers[stage.layers[i]];
       const bool as_measured = stage.variants.empty() || layer.variants.empty();
-      add_layer(memory, layer, optimizer, as_measured ? nullptr : &layer.variants[stage.variants[i]]);
+      add_layer(memory, costs, layer, optimizer, as_measured ? nullptr : &layer.variants[stage.variants[i]]);
     }
     result.push_back(memory);
   }
