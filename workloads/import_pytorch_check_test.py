@@ -29,7 +29,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "old_weight_norm": "a (Linear): its weight is computed", "new_weight_norm": "a.linear: its weight is parametrized",
     "old_spectral": "b (Linear): its weight is computed", "new_spectral": "b.linear: its weight is parametrized",
     "pruned": "b (Linear): its weight is computed", "attn_scale": "attention with a scale",
-    "attn_no_transpose": "o: its output differs from that of Attention", "padding_idx": "padding_idx",
+    "attn_no_transpose": "whose heads are not put side by side", "padding_idx": "padding_idx",
     "max_norm": "max_norm", "scale_grad": "scale_grad_by_freq", "pos_scaled": "from that of PositionEmbedding",
     "pos_sin": "from that of PositionEmbedding", "pos_matmul": "from that of PositionEmbedding",
     "pos_dropout": "from that of PositionEmbedding", "pos_reversed": "from that of PositionEmbedding",
@@ -49,16 +49,20 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "mean_of_channels": "the function mean", "ceil_pool": "a call of max_pool2d with more than kernel_size, stride",
     "same_padding": "a padding that is no number of zeros",
     "halves": "p (AdaptiveAvgPool1d): an adaptive average of [8] to more than one element",
+    "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
+    "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
     "bn_alone_eval": ["n"],
     "no_grad_part": ["relu"], "old_weight_norm": ["a"], "new_weight_norm": ["a"], "pruned": ["b"],
-    "attn_scale": ["split"], "padding_idx": ["e"], "scale_grad": ["e"], "pos_scaled": ["mul"], "pos_sin": ["sin"],
+    "attn_scale": ["split"], "attn_no_transpose": ["split"], "padding_idx": ["e"], "scale_grad": ["e"],
+    "pos_scaled": ["mul"], "pos_sin": ["sin"],
     "pos_matmul": ["matmul"], "pos_reversed": ["p"], "pos_zero": ["p"], "pos_bias": ["getitem"], "cast_down": ["to"],
     "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
-    "halves": ["p"], "same_padding": ["conv2d"],
+    "halves": ["p"], "same_padding": ["conv2d"], "window": ["n"], "neighbours": ["n"], "one_turned": ["n"],
+    "normed_queries": ["n"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -72,6 +76,8 @@ NO_MODULES = {  # what says why the others are none
 }
 ACCEPTED = ("plain", "bn3d", "frozen", "attention", "pos_plain", "pos_zeros", "pos_lookup", "tied_good", "mha",
             "dropouts", "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
+BLOCK = ("Embedding RmsNorm Attention Add RmsNorm Linear Activation Linear Multiply Linear Add Linear "
+         "CrossEntropyLoss")
 AS_LAYERS = {
     "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
              "Flatten Linear Activation Linear Multiply Linear CrossEntropyLoss",
@@ -81,6 +87,7 @@ AS_LAYERS = {
     "holes": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
     "derived": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
     "functions": "ConvNd GroupNorm Permute LayerNorm SequencePool Linear CrossEntropyLoss",
+    "grouped": BLOCK, "grouped_together": BLOCK, "masked": BLOCK,
     "squares": "Linear Multiply Linear CrossEntropyLoss",
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from .model_state import restored, train
 from .modules import one_more
 from .recording import Rejection, last_line, repeatable, replay
+from .written_out import turned
 
 NEAR = 1e-4  # relative to the largest element: far above the rounding of float32, far below any other function
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "silu": F.silu,
@@ -29,8 +30,18 @@ def attention(q, k, v, heads, causal):
 
 
 def self_attention(l, x, w):
-    q, k, v = F.linear(x[0], w[0], w[1]).chunk(3, dim=-1)
-    return F.linear(attention(q, k, v, l["heads"], l.get("causal", False)), w[2], w[3])
+    w = list(w)
+    linear = lambda x, bias: F.linear(x, w.pop(0), w.pop(0) if l.get(bias, True) else None)
+    heads, inner = l["heads"], l.get("inner", l["width"])
+    each = inner // heads
+    queries = heads // l.get("kv_heads", heads)  # of a key head
+    made = linear(x[0], "qkv_bias").split([inner, inner // queries, inner // queries], dim=-1)
+    q, k, v = (m.unflatten(-1, (-1, each)).transpose(1, 2) for m in made)
+    if l.get("rotary"):
+        q, k = turned(q, l["rotary"]), turned(k, l["rotary"])
+    k, v = (m.repeat_interleave(queries, 1) for m in (k, v))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=l.get("causal", False))
+    return linear(y.transpose(1, 2).flatten(2), "proj_bias")
 
 
 def cross_attention(l, x, w):

@@ -12,7 +12,8 @@ from torch.utils import _pytree as tree
 
 from .costs import VIEWS
 from .modules import file_name, parts_of
-from .recording import Rejection, Value
+from .recording import PARAMETRIZED, Rejection, Value, plain, untouched
+from .written_out import WrittenOut
 
 
 def pair_of(size):
@@ -25,25 +26,6 @@ def square(size, what):
     if pair[0] != pair[1]:
         raise Rejection(f"{what} {pair} is not the same along height and width")
     return pair[0]
-
-
-def plain(condition, what):
-    if not condition:
-        raise Rejection(what)
-
-
-PARAMETRIZED = "its weight is parametrized (weight norm, spectral norm, ...)"
-
-
-def untouched(m):
-    """Throws Rejection where a module does other work than its class says, or computes its weights."""
-    hooks = (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks)
-    for name, value in vars(m).items():
-        if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter) and name in ("weight", "bias"):
-            raise Rejection(f"its {name} is computed (weight norm, spectral norm, pruning, ...)")
-    plain(not parametrize.is_parametrized(m), PARAMETRIZED)
-    plain("forward" not in vars(m), "its forward is replaced")
-    plain(not any(hooks), "it has a hook")
 
 
 def embedding(m):
@@ -275,7 +257,7 @@ class Declaring:
             readers = [o for o in recording.operations if v in o.inputs() and id(o) not in self.part_of]
             self.attempt(f"input {i}", lambda: self.check_input(v, ids, readers), of=[
                 o for o in readers if ids and o.name != "embedding"])
-        self.attention = self.find_attention()
+        self.written_out = self.find_written_out()
 
     def check_input(self, v, ids, readers):
         shape = list(v.shape)
@@ -339,69 +321,21 @@ class Declaring:
                 self.depends_on_input(v) for v in value.maker.inputs())
         return self.constant[value]
 
-    def find_attention(self):
-        """Self-attention that is written out: one linear layer, three parts, the product, another linear layer. The
-        second linear layer's call -> what the first one reads, and the fields."""
-        found = {}
-        readers = {}
-        for o in self.recording.operations:
-            for v in o.inputs():
-                readers.setdefault(v, []).append(o)
+    def find_written_out(self):
+        """What find_attention() and the like know; an attention that is no layer is noted as unknown."""
+        unknown = []
+        operations = [o for o in self.recording.operations if id(o) not in self.part_of]
+        found = WrittenOut(operations, self.depends_on_input, self.name_of, lambda o, why: unknown.append((o, why)))
+        self.notes += found.notes
+        for o, why in unknown:
+            def reject(why=why):
+                raise why
+            self.attempt(".".join(n for n, _ in o.path[-1:]) or o.name, reject, o.outputs, [o])
+            self.skip_parts(o, found.found)
+        return found.found
 
-        def source(value):
-            while value.maker is not None and value.maker.leaf is None and value.maker.name in VIEWS:
-                if value.maker.name in ("split", "chunk", "__getitem__", "getitem", "unbind", "select"):
-                    return value
-                value = value.maker.inputs()[0]
-            return value
-
-        def find(o):
-            given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), o.args))
-            given.update(o.kwargs)
-            if given.get("attn_mask") is not None:
-                raise Rejection("attention with a mask that is given as a tensor")
-            scale = given.get("scale")
-            plain(scale is None or abs(scale * math.sqrt(given["query"].shape[-1]) - 1) < 1e-9,
-                  "attention with a scale other than 1 / sqrt(width of a head)")
-            plain(not given.get("enable_gqa"), "attention of grouped queries")
-            if given.get("dropout_p"):
-                self.notes.append("dropout inside attention is left out")
-            parts = [source(given[k]) for k in ("query", "key", "value")]
-            makers = [p.maker for p in parts]
-            if any(m is None for m in makers) or len({id(m) for m in makers}) != 1 or makers[0].name not in (
-                    "split", "chunk", "unbind"):
-                raise Rejection("attention whose query, key and value are no three parts of one linear layer")
-            if [makers[0].outputs.index(p) for p in parts] != [0, 1, 2]:
-                raise Rejection("attention whose parts are not in the order query, key, value")
-            first = source(makers[0].inputs()[0]).maker
-            result = next(v for v in o.outputs if v is not None)
-            while readers.get(result) and readers[result][0].leaf is None and readers[result][0].name in VIEWS:
-                result = readers[result][0].outputs[0]
-            last = readers[result][0] if readers.get(result) else None
-            linear = [x is not None and x.leaf is not None and type(x.leaf.module) is nn.Linear and
-                      x.leaf.module.bias is not None for x in (first, last)]
-            if not all(linear):
-                raise Rejection("attention that is not between two linear layers with biases")
-            for module in (first.leaf.module, last.leaf.module):
-                untouched(module)
-            query = given["query"]
-            width, heads = query.shape[1] * query.shape[3], query.shape[1]
-            if first.leaf.module.out_features != 3 * width or last.leaf.module.out_features != width:
-                raise Rejection("attention of a width other than its linear layers'")
-            inner = self.between(first, last)
-            for x in inner:
-                found[id(x)] = None
-            found[id(last)] = (first.leaf.args[0], {
-                "width": width, "heads": heads, "causal": bool(given.get("is_causal")),
-                "weights": [whole(p) for m in (first.leaf.module, last.leaf.module) for p in (m.weight, m.bias)]})
-
-        for o in self.recording.operations:
-            if o.name == "scaled_dot_product_attention" and o.leaf is None and id(o) not in self.part_of:
-                where = ".".join(n for n, _ in o.path[-1:]) or o.name
-                self.attempt(where, lambda: find(o), o.outputs, [o])
-                if o.outputs[0] in self.number_of:
-                    self.skip_parts(o, found)
-        return found
+    def name_of(self, o):
+        return o.leaf.name if o.leaf is not None else ".".join(n for n, _ in o.path[-1:]) or o.name.strip("_")
 
     def skip_parts(self, attention, found):
         """Leaves out an attention that is not known, and the views that lead to it."""
@@ -415,28 +349,6 @@ class Declaring:
                     self.number_of[made] = UNKNOWN
                 waiting += v.maker.inputs()
 
-    def between(self, first, last):
-        """The operations from `first` to `last` that lead from one to the other."""
-        inner, reached = [], set(first.outputs)
-        for o in self.recording.operations:
-            if o is first or o is not last and any(v in reached for v in o.inputs()):
-                back = o is first or self.reaches(o, last)
-                if back:
-                    inner.append(o)
-                    reached.update(o.outputs)
-        return inner
-
-    def reaches(self, operation, last):
-        waiting, seen = list(last.inputs()), set()
-        while waiting:
-            v = waiting.pop()
-            if v.maker is operation:
-                return True
-            if v.maker is not None and id(v.maker) not in seen:
-                seen.add(id(v.maker))
-                waiting += v.maker.inputs()
-        return False
-
     def run(self):
         done, of_leaf = set(), {}
         for o in self.recording.operations:
@@ -447,12 +359,9 @@ class Declaring:
                 if o is part.operations[-1]:
                     self.attempt(part.name, lambda: self.add_part(part), [part.output])
                 continue
-            if id(o) in self.attention:
-                known = self.attention[id(o)]
-                if known is not None:
-                    x, fields = known
-                    self.attempt(o.leaf.name, lambda: self.add(o.leaf.name, "Attention", [x], o.leaf.result, **fields),
-                                 [o.leaf.result], [o])
+            if id(o) in self.written_out:
+                if (known := self.written_out[id(o)]) is not None:
+                    self.attempt(known.name, lambda: self.add_written_out(known), [known.result], [o])
                 continue
             made = [v for v in o.outputs if v is not None]
             if o.leaf is not None:
@@ -468,6 +377,10 @@ class Declaring:
                 if o.name in VIEWS and of_unknown and len(self.unknown) > known:
                     self.unknown.popitem()  # a part of what was named already
         return {"schema": "sluice/model/1", "name": "", "inputs": self.inputs, "layers": self.layers}
+
+    def add_written_out(self, found):
+        weights = [Weight([(tensor, None) for tensor in tensors]) for tensors in found.weights]
+        self.add(found.name, found.kind, [found.reads], found.result, weights, **found.fields)
 
     def add_part(self, part):
         file = file_name(part.name, self.taken)
@@ -634,7 +547,7 @@ class Declaring:
                 self.same(output, given[0])
             else:
                 self.add(label, "Flatten", given[:1], output)
-        elif name in PASSED_ON and output.shape == given[0].shape:
+        elif (name in PASSED_ON or name == "getitem" and len(given) == 1) and output.shape == given[0].shape:
             self.same(output, given[0])
         elif name in ("cross_entropy", "mse") and o.path == [("loss", -1)]:
             self.add("loss", "CrossEntropyLoss" if name == "cross_entropy" else "MseLoss", given[:1], None)

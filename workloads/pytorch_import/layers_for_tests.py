@@ -127,3 +127,112 @@ def ceil_pool():
 
 def uneven_pool():
     return Net(lambda m, x: m.l(m.p(x).flatten(1)), p=nn.AdaptiveAvgPool2d(3), l=nn.Linear(27, 4)), IMAGE()
+
+
+class WrittenNorm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x):
+        kept, x = x.dtype, x.to(torch.float32)
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3)).to(kept)
+
+
+def turned_halves(x, base):
+    angles = torch.outer(torch.arange(x.shape[-2]).float(), base ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1]))
+    both = torch.cat((angles, angles), -1)
+    a, b = x.chunk(2, -1)
+    return x * both.cos() + torch.cat((-b, a), -1) * both.sin()
+
+
+def turned_neighbours(x, base):
+    angles = torch.outer(torch.arange(x.shape[-2]).float(), base ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1]))
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1).flatten(-2)
+
+
+class GroupedAttention(nn.Module):
+    """Four query heads of width `each` of 16 numbers, and `keys` key heads."""
+
+    def __init__(self, each=4, keys=2, bias=False, out_bias=False, turn=lambda x: x, attend=None, together=False):
+        super().__init__()
+        sizes = [4 * each, keys * each, keys * each]
+        self.each, self.turn, self.sizes = each, turn, sizes if together else None
+        self.attend = attend or self.repeat_and_attend
+        self.qkv = nn.ModuleList(nn.Linear(16, n, bias=bias) for n in ([sum(sizes)] if together else sizes))
+        self.o = nn.Linear(4 * each, 16, bias=out_bias)
+
+    @staticmethod
+    def repeat_and_attend(q, k, v):
+        def repeated(x):
+            b, h, t, d = x.shape
+            return x[:, :, None].expand(b, h, q.shape[1] // h, t, d).reshape(b, -1, t, d)
+        return F.scaled_dot_product_attention(q, repeated(k), repeated(v), is_causal=True)
+
+    def forward(self, x):
+        made = self.qkv[0](x).split(self.sizes, -1) if self.sizes else [linear(x) for linear in self.qkv]
+        q, k, v = (m.view(*m.shape[:2], -1, self.each).transpose(1, 2) for m in made)
+        y = self.attend(self.turn(q), self.turn(k), v).transpose(1, 2)
+        return self.o(y.reshape(*x.shape[:2], -1))
+
+
+def words_of(attention):
+    def run(m, ids):
+        x = m.e(ids)
+        x = x + m.a(m.n(x))
+        y = m.f(x)
+        x = x + m.d(F.silu(m.g(y)) * m.u(y))
+        return m.h(x[:, 0:, :])
+
+    return Net(run, e=nn.Embedding(20, 16), n=WrittenNorm(16), a=attention, f=WrittenNorm(16),
+               g=nn.Linear(16, 24, bias=False), u=nn.Linear(16, 24, bias=False), d=nn.Linear(24, 16, bias=False),
+               h=nn.Linear(16, 20)), IDS()
+
+
+def grouped():
+    """A block as that of Llama."""
+    return words_of(GroupedAttention(turn=lambda x: turned_halves(x, 500.0)))
+
+
+def grouped_together():
+    attend = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    return words_of(GroupedAttention(each=6, keys=1, bias=True, out_bias=True, attend=attend, together=True))
+
+
+def masked():
+    """Its own scale, and a mask that is a tensor."""
+    def attend(q, k, v):
+        mask = torch.full((6, 6), float("-inf")).triu(1)[None, None]
+        return F.scaled_dot_product_attention(q * 4 ** -0.5, k, v, attn_mask=mask, scale=1.0)
+
+    return words_of(GroupedAttention(keys=4, bias=True, attend=attend))
+
+
+def window():
+    """A mask that lets a position look at itself and the one before."""
+    def attend(q, k, v):
+        mask = torch.ones(6, 6, dtype=torch.bool).tril() & ~torch.ones(6, 6, dtype=torch.bool).tril(-2)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    return words_of(GroupedAttention(keys=4, attend=attend))
+
+
+def neighbours():
+    """Rotary positions that turn neighbouring numbers as a pair."""
+    return words_of(GroupedAttention(turn=lambda x: turned_neighbours(x, 500.0)))
+
+
+def one_turned():
+    """Rotary positions of the queries alone."""
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(turned_halves(q, 500.0), k, v)
+
+    return words_of(GroupedAttention(keys=4, attend=attend))
+
+
+def normed_queries():
+    norm = nn.LayerNorm(4)
+    m, ids = words_of(GroupedAttention(keys=4, attend=lambda q, k, v: F.scaled_dot_product_attention(norm(q), k, v)))
+    m.norm = norm
+    return m, ids

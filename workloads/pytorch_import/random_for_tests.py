@@ -3,6 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .layers_for_tests import GroupedAttention, WrittenNorm, turned_halves
+
 
 class RandomNet(nn.Module):
     """Parts one after another; (part, kind): kind "add" adds its input, "cat" concatenates it."""
@@ -48,15 +50,16 @@ def random_images(draw):
     return RandomNet(parts, head), torch.randn(4, 3, 8, 8)
 
 
-class Attention(nn.Module):
-    def __init__(self, heads, causal):
-        super().__init__()
-        self.qkv, self.o, self.heads, self.causal = nn.Linear(16, 48), nn.Linear(16, 16), heads, causal
+def random_attention(draw):
+    keys, causal, together = draw.choice((1, 2, 4)), draw.random() < 0.5, draw.random() < 0.5
+    base = draw.choice((0, 1e4))
 
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=-1))
-        return self.o(F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).reshape(b, t, c))
+    def attend(q, k, v):
+        k, v = (x.repeat_interleave(4 // keys, 1) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    turn = (lambda x: turned_halves(x, base)) if base else (lambda x: x)
+    return GroupedAttention(draw.choice((4, 6)), keys, draw.random() < 0.5, draw.random() < 0.5, turn, attend, together)
 
 
 class Embedded(nn.Module):
@@ -83,9 +86,7 @@ def random_tokens(draw):
     for _ in range(draw.randint(1, 5)):
         kind = draw.choice(("attention", "mlp", "norm", "lstm", "drop", "encoder"))
         if kind == "attention":
-            parts.append(
-                (nn.Sequential(nn.LayerNorm(16), Attention(draw.choice((1, 2, 4)), draw.random() < 0.5)), "add")
-            )
+            parts.append((nn.Sequential(draw.choice((nn.LayerNorm, WrittenNorm))(16), random_attention(draw)), "add"))
         elif kind == "mlp":
             parts.append(
                 (

@@ -6,6 +6,7 @@ import traceback
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as tree
 from torch.utils import checkpoint as checkpointing
 
@@ -20,6 +21,25 @@ class Rejection(Exception):
     def __init__(self, words, operations=()):
         super().__init__(words)
         self.operations = operations
+
+
+def plain(condition, what):
+    if not condition:
+        raise Rejection(what)
+
+
+PARAMETRIZED = "its weight is parametrized (weight norm, spectral norm, ...)"
+
+
+def untouched(m):
+    """Throws Rejection where a module does other work than its class says, or computes its weights."""
+    hooks = (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks)
+    for name, value in vars(m).items():
+        if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter) and name in ("weight", "bias"):
+            raise Rejection(f"its {name} is computed (weight norm, spectral norm, pruning, ...)")
+    plain(not parametrize.is_parametrized(m), PARAMETRIZED)
+    plain("forward" not in vars(m), "its forward is replaced")
+    plain(not any(hooks), "it has a hook")
 
 
 def last_line(error):
