@@ -49,6 +49,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "mean_of_channels": "the function mean", "ceil_pool": "a call of max_pool2d with more than kernel_size, stride",
     "same_padding": "a padding that is no number of zeros",
     "halves": "p (AdaptiveAvgPool1d): an adaptive average of [8] to more than one element",
+    "patches_by_column": "the function flatten",
     "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
     "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
 }
@@ -62,7 +63,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
     "halves": ["p"], "same_padding": ["conv2d"], "window": ["n"], "neighbours": ["n"], "one_turned": ["n"],
-    "normed_queries": ["n"],
+    "normed_queries": ["n"], "patches_by_column": ["flatten"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -88,6 +89,7 @@ AS_LAYERS = {
     "derived": "ConvNd ConvNd Activation Pool2d Flatten Linear CrossEntropyLoss",
     "functions": "ConvNd GroupNorm Permute LayerNorm SequencePool Linear CrossEntropyLoss",
     "grouped": BLOCK, "grouped_together": BLOCK, "masked": BLOCK,
+    "patches": "PatchEmbedding ClassToken PositionEmbedding SequencePool Linear CrossEntropyLoss",
     "squares": "Linear Multiply Linear CrossEntropyLoss",
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }

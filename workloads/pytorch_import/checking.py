@@ -94,6 +94,8 @@ KINDS = {  # of a layer of the file, its inputs and its weights
     "Dropout": dropout,
     "Embedding": lambda l, x, w: F.embedding(x[0], w[0]),
     "PositionEmbedding": lambda l, x, w: x[0] + w[0][:x[0].shape[1]],
+    "PatchEmbedding": lambda l, x, w: F.conv2d(x[0], *w, l["patch"]).flatten(2).transpose(1, 2),
+    "ClassToken": lambda l, x, w: torch.cat((w[0].expand(x[0].shape[0], 1, -1), x[0]), 1),
     "Lstm": lstm,
     "Attention": self_attention,
     "CrossAttention": cross_attention,

@@ -225,7 +225,8 @@ WEIGHTS = {"Linear": ("weight", "bias"), "Conv2d": ("weight", "bias"), "ConvNd":
            "RmsNorm": ("weight",),
            "Embedding": ("weight",), "Lstm": ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")}
 RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (2, 3, 4), "Upsample": (3,), "InstanceNorm": (3,),
-         "BatchNorm": (1, 2, 3, 4), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,), "Lstm": (2,),
+         "BatchNorm": (1, 2, 3, 4), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,),
+         "PatchEmbedding": (3,), "ClassToken": (2,), "Lstm": (2,),
          "CrossEntropyLoss": (1, 2), "Embedding": (1,)}  # dimensions of a sample that the kind takes
 PASSED_ON = ("contiguous", "view", "view_as", "reshape", "detach", "to", "clone", "pad", "float", "double", "half",
              "bfloat16", "type", "type_as")
@@ -379,7 +380,7 @@ class Declaring:
         return {"schema": "sluice/model/1", "name": "", "inputs": self.inputs, "layers": self.layers}
 
     def add_written_out(self, found):
-        weights = [Weight([(tensor, None) for tensor in tensors]) for tensors in found.weights]
+        weights = [Weight([(tensor, None) for tensor in tensors], shape) for tensors, shape in found.weights]
         self.add(found.name, found.kind, [found.reads], found.result, weights, **found.fields)
 
     def add_part(self, part):

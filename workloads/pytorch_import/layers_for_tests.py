@@ -236,3 +236,26 @@ def normed_queries():
     m, ids = words_of(GroupedAttention(keys=4, attend=lambda q, k, v: F.scaled_dot_product_attention(norm(q), k, v)))
     m.norm = norm
     return m, ids
+
+
+class Patches(nn.Module):
+    """The front of a vision transformer."""
+
+    def __init__(self, to_sequence, stride=4):
+        super().__init__()
+        self.conv, self.to_sequence = nn.Conv2d(3, 6, 4, stride), to_sequence
+        self.first, self.places = nn.Parameter(torch.randn(1, 1, 6)), nn.Parameter(torch.randn(1, 5, 6))
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x):
+        x = self.to_sequence(self.conv(x))
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], dim=1)[:, :5]
+        return self.head((x + self.places)[:, 0])
+
+
+def patches():
+    return Patches(lambda y: y.flatten(2).transpose(1, 2)), IMAGE()
+
+
+def patches_by_column():
+    return Patches(lambda y: y.transpose(2, 3).flatten(2).transpose(1, 2)), IMAGE()

@@ -1,6 +1,6 @@
-"""Layers that a model writes out in operations: self-attention and RMS norms.
+"""Layers that a model writes out in operations: self-attention, RMS norms, embeddings of patches and class tokens.
 
-Both are found by a few operations that they cannot do without, and are then compared, as numbers, with what the layer
+They are found by a few operations that they cannot do without, and are then compared, as numbers, with what the layer
 would have made of the same tensors. How a model cuts heads, turns them by their positions or repeats keys does not
 matter for that.
 """
@@ -26,7 +26,7 @@ class Found:
     kind: str
     reads: Value
     result: Value
-    weights: list  # of tensors: per weight of the layer, those whose rows it consists of
+    weights: list  # per weight of the layer: the tensors whose rows it consists of, and its shape (None: of the rows)
     fields: dict
 
 
@@ -108,15 +108,19 @@ class WrittenOut:
             for v in o.inputs():
                 self.readers.setdefault(v, []).append(o)
         for o in operations:
-            if o.leaf is not None:
+            if o.name == "conv2d":
+                self.patches(o)
+            elif o.leaf is not None:
                 continue
-            if o.name == "scaled_dot_product_attention":
+            elif o.name == "scaled_dot_product_attention":
                 try:
                     self.attention(o)
                 except Rejection as e:
                     unknown(o, e)
             elif function_name(o) in ("mul", "rmul"):
                 self.rms_norm(o)
+            elif o.name in ("cat", "concat", "concatenate"):
+                self.class_token(o)
 
     def attention(self, o):
         given = {"is_causal": False, **dict(zip(ATTENTION, o.args)), **o.kwargs}
@@ -143,10 +147,10 @@ class WrittenOut:
         parts = first[:1] if together else first
         biases = [len(p.inputs()) > 2 for p in parts]
         plain(len(set(biases)) == 1, "attention with a bias for some of query, key and value")
-        weights = [[p.inputs()[1].tensor for p in parts]]
+        weights = [([p.inputs()[1].tensor for p in parts], None)]
         if biases[0]:
-            weights.append([p.inputs()[2].tensor for p in parts])
-        weights += [[w.tensor] for w in last.inputs()[1:]]
+            weights.append(([p.inputs()[2].tensor for p in parts], None))
+        weights += [([w.tensor], None) for w in last.inputs()[1:]]
         fields.update({} if biases[0] else {"qkv_bias": False}, **{} if len(last.inputs()) > 2 else
                       {"proj_bias": False})
         plain(last.inputs()[1].shape[0] == fields["width"], "attention of a width other than its linear layers'")
@@ -238,8 +242,58 @@ class WrittenOut:
             return
         for operation in inner:
             self.found[id(operation)] = None
-        self.found[id(o)] = Found(self.name_of(o), "RmsNorm", x, result, [[weights[0].tensor]],
+        self.found[id(o)] = Found(self.name_of(o), "RmsNorm", x, result, [([weights[0].tensor], None)],
                                   {"features": weight.shape[0], "epsilon": epsilon})
+
+    def patches(self, o):
+        """A convolution of patches that do not overlap, and views that make a sequence of them, row after row."""
+        given = o.inputs()
+        if len(given) != 3 or given[0].tensor.device.type == "meta" or any(v.kind != "parameter" for v in given[1:]):
+            return
+        kernel, image = given[1].shape, given[0].shape
+        if len(image) != 4 or kernel[1] != image[1] or kernel[2] != kernel[3] or any(
+                size % kernel[2] for size in image[2:]):
+            return
+        expected, views, made = o.outputs[0].tensor.detach().flatten(2).transpose(1, 2), [o], o.outputs[0]
+        while made.shape != expected.shape:
+            readers = self.readers.get(made, [])
+            if len(readers) != 1 or function_name(readers[0]) not in LINEAR_TO_QUERY or readers[0].leaf is not None:
+                return
+            views.append(readers[0])
+            made = readers[0].outputs[0]
+        patch = kernel[2]
+        of_patches = torch.nn.functional.conv2d(given[0].tensor, given[1].tensor, given[2].tensor, patch).detach()
+        if len(views) == 1 or not torch.equal(made.tensor.detach(), expected) or not near(
+                expected, of_patches.flatten(2).transpose(1, 2)):
+            return
+        if o.leaf is not None:
+            try:
+                untouched(o.leaf.module)
+            except Rejection:
+                return
+        for operation in views:
+            self.found[id(operation)] = None
+        self.found[id(views[-1])] = Found(
+            self.name_of(o), "PatchEmbedding", given[0], made, [([v.tensor], None) for v in given[1:]],
+            {"channels": kernel[1], "patch": patch, "width": kernel[0]})
+
+    def class_token(self, o):
+        """One vector, the same for every sample, before a sequence."""
+        given = o.inputs()
+        axis = o.kwargs.get("dim", o.args[1] if len(o.args) > 1 else 0)
+        if len(given) != 2 or axis not in (1, -2) or len(given[0].shape) != 3 or given[0].shape[1] != 1 or [
+                self.depends_on_input(v) for v in given] != [False, True]:
+            return
+        token = given[0]
+        while token.maker is not None and function_name(token.maker) in LINEAR_TO_QUERY and len(
+                token.maker.inputs()) == 1:
+            token = token.maker.inputs()[0]
+        width = given[0].shape[2]
+        if token.kind != "parameter" or math.prod(token.shape) != width or token.tensor.device.type == "meta":
+            return
+        if torch.equal(given[0].tensor.detach(), token.tensor.detach().reshape(1, 1, width).expand(given[0].shape)):
+            self.found[id(o)] = Found(self.name_of(o), "ClassToken", given[1], o.outputs[0],
+                                      [([token.tensor], (width,))], {"width": width})
 
     def between(self, first, last):
         """The operations from `first` to `last` that lead from one to the other."""
