@@ -235,8 +235,8 @@ def kernels(file):
     if not rows:
         return []
     return ["## Kernels", "",
-            f"{len(rows)} kernels of PyTorch {rows[0]['torch']}; here those of the fastest shapes, in",
-            "`results/reference/gpu_kernels.csv` all.", "",
+            f"{len(rows):,} timings in CUDA graphs, by PyTorch {rows[0]['torch']}: single kernels and whole blocks.",
+            "The table has the fastest shapes, `results/reference/gpu_kernels.csv` all.", "",
             *table(["kernel", "type", "TFLOP/s"], ([k, t, f"{v:.1f}"] for (k, t), v in sorted(best.items()))),
             *table(["kernel", "type", "GB/s"], ([k, t, f"{v:.0f}"] for (k, t), v in sorted(streams.items())))]
 
@@ -263,22 +263,21 @@ def by_shape():
         return []
     return ["## Blocks and steps from costs by shape", "",
             "Predicted from the calibration `h100_hbm3_bf16`, which is fitted to single kernels; every row is in",
-            "[the claims](../claims/gpu.md). GPT blocks of 768 to 6,144 numbers, 512 to 8,192 tokens, whole and as a",
-            "tensor-parallel rank of 2 and of 8 has them.", "",
+            "[the claims](../claims/gpu.md). GPT blocks of width 768 to 6,144, with 512 to 8,192 tokens, whole and as",
+            "one rank of 2 or 8 tensor-parallel ranks has them.", "",
             *table(["rows", "number", "error, median", "90th percentile", "predicted over measured"],
                    ([name, str(number), f"{100 * middle:.1f} %", f"{100 * ninetieth:.1f} %", f"{ratio:.3f}"]
                     for name, number, middle, ninetieth, ratio in rows))]
 
 
-def answers(tests, kernels_count, sections):
+def answers(tests, sections):
     failed = any("failed" in test for test in tests)
     every = "Not every" if failed else "Every"
     lines = [f"- {every} test of `cuda_test` that one GPU can run passes."] if tests else []
     blocks = [f"{name.split()[0].lower()} {100 * middle:.1f} % off in the median and {100 * ninetieth:.1f} % at the "
               "90th percentile" for name, _, middle, ninetieth, _ in errors_of_claims()[:2]]
     if blocks:
-        lines.append(f"- GPT blocks in bf16, predicted from {kernels_count:,} kernels timed alone: "
-                     f"{'; '.join(blocks)}.")
+        lines.append(f"- GPT blocks in bf16, predicted from kernels timed alone: {'; '.join(blocks)}.")
     return [*lines, *(f"- {section}" for section in sections[:3])]
 
 
@@ -299,7 +298,7 @@ def page_of(files):
             "Measured by others: the tables of [external.md](external.md), and the calibrations in `workloads/devices`",
             "that name another source. Derived: the times of every other device.", ""]
     systems, sections = clocks(records)
-    text += [*answers(tests, len(lines_of(files.kernels)) - 1, sections), ""]
+    text += [*answers(tests, sections), ""]
     if parts:
         text += table(["part", "ended", "seconds"],
                       ([p["part"], {0: "well", 124: "at its time limit"}.get(p["status"], "with failures"),
