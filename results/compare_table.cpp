@@ -55,15 +55,13 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     if (unknown) text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
     if (const std::string places = places_text(c); !places.empty()) text += "  " + shown(places) + "\n";
     for (const Verdict& verdict : c.verdicts) text += "  " + shown(to_text(verdict)) + "\n";
+    const std::string baseline = options.baseline.empty() ? kReferenceSystem : options.baseline;
     if (c.baseline.empty())
-      text +=
-          "  no ratio: the baseline has no run with this workload, batch, clock and "
-          "learning rate\n";
-    if (!reference)
-      text += fmt::format(
-          "  no {} run like these (workload, batch, clock, learning rate): add one as a "
-          "reference\n",
-          kReferenceSystem);
+      text += fmt::format("  no ratio: no run of {} with this workload, batch, clock and learning rate; add one\n",
+                          shown(baseline));
+    if (!reference && baseline != kReferenceSystem)
+      text += fmt::format("  no run of {} with this workload, batch, clock and learning rate; add one as a reference\n",
+                          kReferenceSystem);
   }
   return text.empty() ? "no records\n" : text;
 }

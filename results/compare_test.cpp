@@ -67,6 +67,20 @@ TEST(Compare, SingleDeviceIsOnTopOfEveryRankCount) {
   EXPECT_EQ(compare(std::vector<Record>{run("single_device", 1, 1)}).size(), 1u);
 }
 
+TEST(Compare, SaysOnceThatTheBaselineDidNotRun) {
+  const auto notes = [](const CompareOptions& options, std::vector<Record> records) {
+    const std::string text = to_table(compare(records, options), options);
+    std::vector<std::string> found;
+    for (std::size_t at = text.find("  no "); at != std::string::npos; at = text.find("  no ", at + 1))
+      found.push_back(text.substr(at + 2, text.find(" with", at) - at - 2));
+    return found;
+  };
+  const std::vector<Record> without = {run("gpipe", 4, 1), run("fsdp", 4, 1)};
+  EXPECT_EQ(notes({}, without), std::vector<std::string>{"no ratio: no run of single_device"});
+  EXPECT_EQ(notes({.baseline = "gpipe"}, without), std::vector<std::string>{"no run of single_device"});
+  EXPECT_EQ(notes({}, {run("gpipe", 4, 1), run("single_device", 1, 1)}), std::vector<std::string>{});
+}
+
 TEST(Compare, SaysWhatCannotBeToldApart) {
   std::vector<Record> records = {run("single_device", 1, 1), run("gpipe", 4, 1.001), run("fsdp", 4, 0.5),
                                  run("piper", 4, 0.7)};

@@ -147,10 +147,10 @@ def page():
         "## What limits the 384 A100",
         "",
         "The same rows with one setting changed. Runs of this size hung unless `CUDA_LAUNCH_BLOCKING=1` made the host "
-        "wait for\nevery kernel. The stated host time per kernel is that of PyTorch's products on an A100, each waited "
-        "for. The missing time\nis nearly constant per layer and micro-batch, so it matters most for small micro-batches "
-        "on 8 tensor-parallel ranks.\nA slower host explains the errors best, but no kernel measurement gives 100 us. "
-        "The network matters if 12 to 24 replicas\nreduce their gradients.",
+        "wait for\nevery kernel. The stated host time per kernel is that of PyTorch's products on an A100, each "
+        "waited for. The missing\ntime is nearly constant per layer and micro-batch, so it matters most for small "
+        "micro-batches on 8 tensor-parallel\nranks. A slower host explains the errors best, but no kernel measurement "
+        "gives 100 us. The network matters if 12 to 24\nreplicas reduce their gradients.",
         "",
         "| changed | rows | error, median / 90th percentile | goal | predicted over measured, median | order kept |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -160,11 +160,11 @@ def page():
     lines += [
         "## What limits the V100s",
         "",
-        "One V100 alone is predicted 15 % too fast (16 layers of 1,536): its products are measured (DeepBench), but the "
-        "times of\nattention, norms and dropout are derived from their bytes. Pipelines over one 100 Gb/s card for eight "
-        f"GPUs are {percent(with_parts[0])}\noff if every tensor-parallel rank sends its part of a stage's output (shown "
-        f"here), and {percent(with_whole[0])} if it sends all of it,\nas Megatron-LM did before its scatter and gather. "
-        "Which of them this commit did is not known. Sends block, as\nMegatron-LM waits for each.",
+        "One V100 alone is predicted 15 % too fast (16 layers of 1,536): its products are measured (DeepBench), but "
+        "the times\nof attention, norms and dropout are derived from their bytes. Pipelines over one 100 Gb/s card for "
+        f"eight GPUs are\n{percent(with_parts[0])} off if every tensor-parallel rank sends its part of a stage's "
+        f"output (shown here), and {percent(with_whole[0])} if it\nsends all of it, as Megatron-LM did before its "
+        "scatter and gather. Which of them this commit did is not known. Sends\nblock, as Megatron-LM waits for each.",
         "",
         "## Not predicted, and why",
         "",

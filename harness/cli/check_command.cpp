@@ -38,12 +38,12 @@ std::string text_of(const System& system, const ContractReport& report) {
   for (const auto& [rejection, problem] : report.rejections)
     text += "rejects " + problem + " (and others): " + rejection + "\n";
   text += report.needs_buffered_sends.empty()
-              ? "messages end also where a send waits for its receive, in the executor's order, too\n"
-              : "messages end also where a send waits for its receive, but not in the executor's order, which needs "
-                "buffered sends: at " +
+              ? "messages: no deadlock, with buffered sends and with sends that wait for their receives\n"
+              : "messages: no deadlock with buffered sends. If sends wait for their receives, only in rendezvous order "
+                "(harness/README.md: Messages); the executor's own order would deadlock: " +
                     report.needs_buffered_sends + "\n";
   for (const std::string& note : report.notes) text += "note: " + note + "\n";
-  return text + fmt::format("{}: {}, {} taken, {} rejected\n", system.name, counted(report.faults.size(), "fault"),
+  return text + fmt::format("{}: {}, {} accepted, {} rejected\n", system.name, counted(report.faults.size(), "fault"),
                             counted(static_cast<std::size_t>(report.taken), "problem"), report.rejected);
 }
 

@@ -126,6 +126,15 @@ TEST(CommandLine, EveryCommandShowsAnExample) {
     EXPECT_NE(help_of_command(command).find("Examples:\n"), std::string::npos) << command;
 }
 
+TEST(CommandLine, ParametersAreInMillionsOrBillions) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(parse({"list", "workloads"})(), 0);
+  std::fflush(stdout);
+  const std::string text = testing::internal::GetCapturedStdout();
+  for (const char* part : {"sequence 1024; 1.42 billion parameters;", "1000 classes; 138 million parameters;"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
 TEST(CommandLine, TheVersionSaysWhatTheBuildHas) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(parse({"--version"})(), 0);

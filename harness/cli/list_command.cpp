@@ -171,8 +171,11 @@ static void print_details(const Json& item) {
 }
 
 static void print_workload(const Json& item) {
-  fmt::print("  {:<24} {}; {:.3g} M parameters{}\n", text(item, "name"), text(item, "title"),
-             item["parameters"].get<double>() / 1e6, item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
+  const double millions = item["parameters"].get<double>() / 1e6;
+  const bool billions = millions >= 1000;
+  fmt::print("  {:<24} {}; {:.3g} {} parameters{}\n", text(item, "name"), text(item, "title"),
+             billions ? millions / 1000 : millions, billions ? "billion" : "million",
+             item["runs_for_real"].get<bool>() ? "" : "; virtual clock only");
 }
 
 static void print_cluster(const Json& item) {

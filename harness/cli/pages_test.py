@@ -40,6 +40,8 @@ def compiles(compiler, source, folder):
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     sluice, compiler = os.path.abspath(sys.argv[1]), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
         for part in ("baselines", "workloads/models", "workloads/clusters", "harness/sweeps"):

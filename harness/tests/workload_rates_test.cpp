@@ -1,4 +1,5 @@
-// The rule for a workload's own learning rate, held against the records of what one device stands (results/README.md).
+// The rule for a workload's own learning rate, checked against the largest stable rates in the records
+// (results/README.md).
 #include <gtest/gtest.h>
 #include <sluice_build.h>
 
