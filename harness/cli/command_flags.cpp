@@ -461,7 +461,7 @@ void add_export(CLI::App& app, Chosen& chosen) {
 
 void add_new(CLI::App& app, Chosen& chosen) {
   const auto [c, a] =
-      add_command(app, chosen, "new", "Write a new baseline, workload or cluster to start from: one file", new_command);
+      add_command(app, chosen, "new", "Write a file to start from: a baseline, a workload or a cluster", new_command);
   add_value(c, "what", a->what, "", "baseline, workload or cluster")->required();
   add_value(c, "name", a->name, "", "Name: lower-case letters, digits and _")->required();
   std::string kinds;
@@ -484,9 +484,9 @@ void add_new(CLI::App& app, Chosen& chosen) {
 }
 
 void add_check(CLI::App& app, Chosen& chosen) {
-  const auto [c, a] = add_command(
-      app, chosen, "check",
-      "Hold a system to the contract: every fault with its drawing, every rejection with its text", check_command);
+  const auto [c, a] =
+      add_command(app, chosen, "check",
+                  "Test a system against the contract: its faults, with drawings, and its rejections", check_command);
   add_value(c, "systems", a->systems, "", "Systems: a,b,c or '*'")->required();
   add_defaulted(c, "--seconds", a->seconds, "X", "For one problem; what takes longer is taken to be endless");
   add_examples(c, "  sluice check my_system");

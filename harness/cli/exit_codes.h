@@ -28,6 +28,6 @@ int guarded(const std::function<int()>& command);
 // The last part of every --help.
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 done; 1 a run or a check failed, a file could not be written, or a signal ended a run;\n"
-    "2 bad usage or bad input; 3 a defect of sluice; 128 + n: signal n ended what has nothing to store.";
+    "2 bad usage or bad input; 3 an internal error; 128 + n: ended by signal n.";
 
 }  // namespace sluice
