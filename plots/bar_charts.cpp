@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kPanelWidth = 390, kCharacter = 6.6;  // pixels
+constexpr double kCharacter = 6.6;  // pixels
 
 struct Bar {
   std::string label, system, text;
@@ -36,20 +36,20 @@ struct BarPanel {
 double end_of(const Bar& bar) { return std::max(bar.value.value_or(0), bar.high.value_or(0)); }
 
 // The axis from `from` to where the text behind every bar still fits into the panel.
-double axis_end(const std::vector<BarPanel>& panels, double from) {
+double axis_end(const std::vector<BarPanel>& panels, double from, double width) {
   double end = from;
   for (const BarPanel& panel : panels) {
     if (panel.reference) end = std::max(end, *panel.reference * 1.02);
     for (const Bar& bar : panel.bars) {
       if (!bar.value) continue;
-      const double room = std::max(0.3, 1 - (kCharacter * static_cast<double>(letters(bar.text)) + 8) / kPanelWidth);
+      const double room = std::max(0.3, 1 - (kCharacter * static_cast<double>(letters(bar.text)) + 8) / width);
       end = std::max(end, from + (end_of(bar) - from) / room);
     }
   }
   return end > from ? end : from + 1;
 }
 
-Json panel_values(const BarPanel& panel, double from, double to) {
+Json panel_values(const BarPanel& panel, double from, double to, const std::string& axis, std::size_t heading_chars) {
   Json values = Json::array(), order = Json::array();
   for (const Bar& bar : panel.bars) {
     values.push_back({{"label", bar.label},
@@ -63,7 +63,9 @@ Json panel_values(const BarPanel& panel, double from, double to) {
     if (bar.low && bar.high) values.back().update({{"low", *bar.low}, {"high", *bar.high}});
     order.push_back(bar.label);
   }
-  return {{"heading", panel_heading(panel.title)},
+  const bool any = std::ranges::any_of(panel.bars, [](const Bar& bar) { return bar.value.has_value(); });
+  return {{"heading", panel_heading(panel.title, heading_chars)},
+          {"x_axis", any ? Json{{"title", axis}, {"tickCount", 5}, {"format", ",~r"}} : Json()},
           {"values", values},
           {"order", order},
           {"reference", panel.reference},
@@ -72,17 +74,22 @@ Json panel_values(const BarPanel& panel, double from, double to) {
 
 // Bars begin at 0; dots on an axis from `from`.
 Chart bar_chart(const std::string& name, const std::string& title, const std::vector<std::string>& subtitle,
-                const std::vector<BarPanel>& panels, std::size_t columns, const std::string& axis, bool same_axis,
+                const std::vector<BarPanel>& panels, const std::string& axis, bool same_axis,
                 std::optional<double> from = {}) {
+  std::size_t longest = 0;  // characters of a name
+  for (const BarPanel& panel : panels)
+    for (const Bar& bar : panel.bars) longest = std::max(longest, letters(bar.label));
+  const PanelGrid grid = panel_grid(panels.size(), std::min(480.0, kCharacter * static_cast<double>(longest)), 390);
+  const double begin = from.value_or(0);
   Json views = Json::array();
   for (const BarPanel& panel : panels)
-    views.push_back(
-        panel_values(panel, from.value_or(0), axis_end(same_axis ? panels : std::vector{panel}, from.value_or(0))));
+    views.push_back(panel_values(panel, begin, axis_end(same_axis ? panels : std::vector{panel}, begin, grid.width),
+                                 axis, grid.heading_chars));
   return {name, title,
           filled_chart("bars", title, subtitle,
                        {{"panels", views},
-                        {"columns", columns},
-                        {"width", kPanelWidth},
+                        {"columns", grid.columns},
+                        {"width", grid.width},
                         {"axis", axis},
                         {"dots", from.has_value()},
                         {"begins_at_zero", !from},
@@ -128,7 +135,7 @@ std::string sentence(const std::string& first, const std::string& second) {
 
 Chart throughput_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
   std::vector<BarPanel> panels;
-  bool intervals = false, same = false, spreads = false;
+  bool intervals = false, same = false, spreads = false, any = false;
   std::string baseline;
   for (const Comparison& c : comparisons) {
     BarPanel panel{panel_title(c, comparisons), {}, std::nullopt};
@@ -136,6 +143,7 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
       Bar bar{title_of(*row), row->system, "", std::nullopt, std::nullopt, std::nullopt};
       if (row->throughput) {
         bar.value = row->throughput->median;
+        any = true;
         bar.text = rate_text(*bar.value);
         if (row->throughput_ratio && !row->baseline) {
           const bool alike = row->differs == false;
@@ -162,7 +170,7 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
     if (!c.baseline.empty()) baseline = baseline_title(c);
     panels.push_back(std::move(panel));
   }
-  if (panels.empty()) return {name, title, nullptr};
+  if (!any) return {name, title, nullptr};
   std::string how = "Median step after the warm-up";
   if (spreads) how += "; whiskers: smallest and largest of the seeds";
   if (intervals) how += std::string(spreads ? ", of one seed the" : "; whiskers:") + " 95 % interval";
@@ -170,7 +178,7 @@ Chart throughput_chart(const std::string& name, const std::string& title, std::s
   std::vector<std::string> subtitle = {setting_of(comparisons), how};
   if (!baseline.empty())
     subtitle.push_back("×: relative to " + baseline + (same ? "; ~: cannot be told apart from it" : ""));
-  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "samples/s", one_workload(comparisons));
+  return bar_chart(name, title, subtitle, panels, "samples/s", one_workload(comparisons));
 }
 
 Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
@@ -217,8 +225,7 @@ Chart time_to_accuracy_chart(const std::string& name, const std::string& title,
       "Training time until " + goal + ", draining included, evaluation excluded; dashed: single device"};
   if (several_seeds(comparisons))
     subtitle.push_back(sentence(over_seeds(comparisons), "4/5: seeds that reached it, of all"));
-  return bar_chart(name, title, subtitle, panels, panel_columns(comparisons), "time to target [" + scale.unit + "]",
-                   one_workload(comparisons));
+  return bar_chart(name, title, subtitle, panels, "time to target [" + scale.unit + "]", one_workload(comparisons));
 }
 
 Chart final_metric_chart(const std::string& name, const std::string& title, std::span<const Comparison> comparisons) {
@@ -248,7 +255,7 @@ Chart final_metric_chart(const std::string& name, const std::string& title, std:
   return bar_chart(name, title,
                    {setting_of(comparisons),
                     sentence(over_seeds(comparisons), "the axis does not begin at 0; dashed: single device")},
-                   panels, panel_columns(comparisons), "final " + comparisons.front().metric, /*same_axis=*/true, from);
+                   panels, "final " + comparisons.front().metric, /*same_axis=*/true, from);
 }
 
 }  // namespace sluice

@@ -163,25 +163,27 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   std::vector<std::string> subtitle = {setting(comparisons), how};
   if (const std::string diverged = diverged_text(comparisons); !diverged.empty())
     subtitle.push_back(shortened(diverged, 150));
+  const PanelGrid grid = panel_grid(panels.size(), 60, panels.size() == 1 ? 620 : 410);
   Json views = Json::array();
   for (const auto& [c, lines] : panels) {
     const bool has_target = evaluated && c->target;
     // The rows of a comparison ran under the same interference: it is one of its settings.
     const bool has_records = !c->rows.empty() && !c->rows.front().records.empty();
-    views.push_back({{"heading", panel_heading(panels.size() > 1 ? panel_title(*c, comparisons) : "")},
-                     {"values", lines.values},
-                     {"slowed", over_time && has_records
-                                    ? interference_bands(c->rows.front().records.front(), longest, scale.divisor)
-                                    : Json()},
-                     {"target", has_target ? Json(*c->target) : Json()},
-                     {"target_text", has_target ? fmt::format("target {:g}", *c->target) : ""},
-                     {"layer_name", views.empty() ? Json("lines") : Json()}});
+    views.push_back(
+        {{"heading", panel_heading(panels.size() > 1 ? panel_title(*c, comparisons) : "", grid.heading_chars)},
+         {"values", lines.values},
+         {"slowed", over_time && has_records
+                        ? interference_bands(c->rows.front().records.front(), longest, scale.divisor)
+                        : Json()},
+         {"target", has_target ? Json(*c->target) : Json()},
+         {"target_text", has_target ? fmt::format("target {:g}", *c->target) : ""},
+         {"layer_name", views.empty() ? Json("lines") : Json()}});
   }
   return {name, title,
           filled_chart("curves", title, subtitle,
                        {{"panels", std::move(views)},
-                        {"columns", panel_columns(comparisons)},
-                        {"width", panels.size() == 1 ? 620 : 410},
+                        {"columns", grid.columns},
+                        {"width", grid.width},
                         {"height", panels.size() == 1 ? 300 : 210},
                         {"x_field", over_time ? "seconds" : "updates"},
                         {"x_title", over_time ? "training time [" + scale.unit + "]" : "updates"},

@@ -49,13 +49,19 @@ const Record* heaviest(const ComparisonRow& row) {
   return result;
 }
 
-// Above one of three panels in a row: each text in lines that the panel has room for.
+// Above one of the small panels in a row: each text in lines that the panel has room for.
 std::vector<std::string> small_heading(const std::vector<std::string>& texts) {
   constexpr std::size_t kCharacters = 38;
   std::vector<std::string> lines;
   for (const std::string& text : texts)
     for (const std::string& line : wrapped(text, kCharacters)) lines.push_back(line);
   return lines;
+}
+
+// Three or four panels in a row, whichever leaves fewer places empty.
+std::size_t small_columns(std::size_t panels) {
+  const auto empty = [&](std::size_t columns) { return (columns - panels % columns) % columns; };
+  return panels <= 4 ? panels : empty(3) < empty(4) ? 3 : 4;
 }
 
 struct MemoryPanel {
@@ -153,7 +159,8 @@ Chart memory_chart(const std::string& name, const Comparison& comparison) {
   }
   return {name, title,
           filled_chart("memory", title, subtitle,
-                       {{"panels", std::move(views)},
+                       {{"columns", small_columns(panels.size())},
+                        {"panels", std::move(views)},
                         {"kinds", names},
                         {"colors", colors},
                         {"unit", scale.unit},
@@ -223,7 +230,8 @@ Chart memory_over_time_chart(const std::string& name, const Comparison& comparis
               {setting(comparison), bytes ? "What waits for its backward. On a rank each micro-batch counts the same: "
                                             "the activations' peak over the most that are held"
                                           : "Micro-batches that wait for their backward, counted a stage"},
-              {{"panels", std::move(views)},
+              {{"columns", small_columns(panels.size())},
+               {"panels", std::move(views)},
                {"heading_color", nullptr},
                {"width", kWidth},
                {"x_title", "time [" + time.unit + "]"},

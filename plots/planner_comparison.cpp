@@ -118,17 +118,20 @@ Chart planner_chart(const std::string& name, const std::string& title, std::span
            {"states", facts.states},
            {"ended", facts.complete ? "complete" : "capped"}});
     }
-    if (values.empty()) continue;
-    views.push_back({{"heading", panel_heading(comparisons.size() > 1 ? panel_title(c, comparisons) : "")},
+    if (values.size() < 2) continue;  // nothing to compare
+    views.push_back({{"heading", comparisons.size() > 1 ? panel_title(c, comparisons) : ""},
                      {"values", std::move(values)},
                      {"y_title", "time of an update, " + scale.unit}});
   }
   if (views.empty()) return {name, title, nullptr};
+  const PanelGrid grid = panel_grid(views.size(), 60, 390);
+  for (Json& view : views) view["heading"] = panel_heading(view["heading"].get<std::string>(), grid.heading_chars);
   return {name, title,
           filled_chart("planners", title,
                        {setting(comparisons), "Lower left is better; a triangle is a search that a cap ended"},
                        {{"panels", std::move(views)},
-                        {"columns", panel_columns(comparisons)},
+                        {"columns", grid.columns},
+                        {"width", grid.width},
                         {"colors", std::move(colours)},
                         {"legend_columns", legend_columns(labels)}})};
 }

@@ -80,6 +80,12 @@ TEST(PlannerComparison, MicroBatchSizesOfAPlannerAreOneColour) {
   EXPECT_EQ(chart.spec["concat"][0]["encoding"]["color"]["scale"]["domain"], Json::parse(R"(["GraphPipe", "Piper"])"));
 }
 
+TEST(PlannerComparison, OnePlannerThatSearchesIsNoChart) {
+  const std::vector<Record> records = {planned("gpipe", 0.03, "slowest stage", 0.001, true),
+                                       planned("graphpipe", 0.02, "slowest stage", 0.5, true)};
+  EXPECT_TRUE(planner_chart("p", "P", compare(records)).spec.is_null());
+}
+
 TEST(PlannerComparison, BalancedChainsAloneAreNoComparisonOfPlanners) {
   const std::vector<Record> records = {planned("gpipe", 0.03, "slowest stage", 0.001, true),
                                        planned("dapple", 0.02, "slowest stage", 0.001, true)};

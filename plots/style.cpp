@@ -101,9 +101,8 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t characters
   return lines;
 }
 
-Json panel_heading(const std::string& title) {
-  constexpr std::size_t kCharacters = 64;  // what a panel and its labels have room for
-  const std::vector<std::string> lines = wrapped(title, kCharacters);
+Json panel_heading(const std::string& title, std::size_t characters) {
+  const std::vector<std::string> lines = wrapped(title, characters);
   return title.empty() ? Json() : lines.size() == 1 ? Json(title) : Json(lines);
 }
 
@@ -122,7 +121,15 @@ std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
   return options == shared_options(all) ? title : title + ", " + options;
 }
 
-std::size_t panel_columns(std::span<const Comparison> all) { return all.size() > 1 ? 2 : 1; }
+PanelGrid panel_grid(std::size_t panels, double beside, double width) {
+  constexpr double kPage = 1220, kGap = 28, kCharacter = 7.2;  // pixels
+  std::size_t columns = panels == 3 ? 3 : std::min<std::size_t>(panels, 2);
+  const double gaps = kGap * static_cast<double>(columns - 1);
+  double room = (kPage - gaps) / static_cast<double>(columns) - beside;
+  if (columns > 1 && room < 0.65 * width) columns = 1, width *= 2, room = kPage - beside;
+  width = std::max(100.0, std::min(width, room));
+  return {columns, width, std::min<std::size_t>(64, static_cast<std::size_t>((width + beside) / kCharacter))};
+}
 
 std::size_t legend_columns(const std::vector<std::string>& labels) {
   std::size_t longest = 1;

@@ -30,13 +30,21 @@ std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
 
 // In lines of at most this many characters, cut at spaces; a longer word is a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters);
-Json panel_heading(const std::string& title);  // of one of several panels, in lines; "": null
+// Of one of several panels, in lines of at most so many characters; "": null.
+Json panel_heading(const std::string& title, std::size_t characters = 64);
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
 // "4 ranks, learning rate tuned". Those of several workloads by all of it. With the options of their rows where these
 // differ.
 std::string panel_title(const Comparison& c, std::span<const Comparison> all);
-// Equal and tuned rates of one rank count side by side; two columns otherwise, one for one panel.
-std::size_t panel_columns(std::span<const Comparison> all);
+// How a chart's panels fill a page 1,400 pixels wide without an empty place or smaller text.
+struct PanelGrid {
+  std::size_t columns;
+  double width;               // pixels, of a panel's plot
+  std::size_t heading_chars;  // what a line of its heading has room for
+};
+// Three panels in a row, otherwise two (equal and tuned rates of one rank count); one below the other where the names
+// next to them would leave too little. beside: pixels of these names. width: pixels of a plot that has room.
+PanelGrid panel_grid(std::size_t panels, double beside, double width);
 // Entries of a legend under a chart in one line, so that long names are not cut.
 std::size_t legend_columns(const std::vector<std::string>& labels);
 
