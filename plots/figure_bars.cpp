@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "harness/base/error.h"
@@ -123,7 +124,8 @@ Json standing_bars(std::span<const Comparison> all, const Measure& measure, cons
       bars.push_back({{"group", groups[k]},
                       {"label", row.label},
                       {"value", value->median / measure.divisor},
-                      {"color", std::ranges::find(legend, row.label, &FigureRow::label)->color}});
+                      {"color", std::ranges::find(legend, row.label, &FigureRow::label)->color},
+                      {"shape", std::ranges::find(legend, row.label, &FigureRow::label)->shape}});
       if (value->min < value->max)
         whiskers.push_back({{"group", groups[k]},
                             {"label", row.label},
@@ -132,16 +134,19 @@ Json standing_bars(std::span<const Comparison> all, const Measure& measure, cons
     }
   const FigureAxis axis = axis_to(measure.axis, 0, largest, 4);
   const double left = widest_tick(axis.ticks, font) + 1.6 * font + 6;
-  const FigureFrame frame(options, left, 1.7 * font, legend, LegendMark::square, 0.4 * options.width);
+  const FigureFrame frame(options, left, 1.7 * font, legend, LegendMark::point, 0.4 * options.width);
   double widest = 0;
   for (const std::string& group : groups) widest = std::max(widest, text_width(group, font));
   if (widest + font > frame.plot_width() / static_cast<double>(groups.size())) only_comparison(all, options);
   Json labels = Json::array();
   for (const FigureRow& row : legend) labels.push_back(row.label);
+  const double bar = 0.8 * frame.plot_width() / static_cast<double>(groups.size() * legend.size());  // points wide
   return frame.spec(filled_chart("figure_groups", {{"axis", encoding("value", axis)},
                                                    {"groups", groups},
                                                    {"labels", std::move(labels)},
                                                    {"bars", std::move(bars)},
+                                                   {"marker_size", std::pow(std::min(0.6 * font, 0.7 * bar), 2)},
+                                                   {"foot", -0.55 * font},
                                                    {"whiskers", std::move(whiskers)}})["layer"]);
 }
 

@@ -52,13 +52,15 @@ std::optional<double> memory_limit(const Comparison& c, const FigureOptions& opt
 }
 
 // The limit with its text inside the plot, by the axis ("x" or "y") that memory is on.
-void add_limit(Json& layers, const std::string& along, double limit, const std::string& text) {
+void add_limit(Json& layers, const std::string& along, const FigureAxis& axis, double limit, const std::string& text) {
   const bool upright = along == "x";
+  // With the axis of the other layers: a default one would thin out its ticks.
+  const Json at = {{"datum", limit}, {"type", "quantitative"}, {"axis", encoding("", axis)["axis"]}};
   layers.push_back(
       single_mark({{"type", "rule"}, {"strokeDash", Json::array({4, 2})}, {"strokeWidth", 0.8}, {"color", "#b3261e"}},
-                  {{along, {{"datum", limit}, {"type", "quantitative"}}}}));
+                  {{along, at}}));
   Json mark = {{"type", "text"}, {"text", text}, {"color", "#b3261e"}, {"align", "right"}};
-  Json place = {{along, {{"datum", limit}, {"type", "quantitative"}}}};
+  Json place = {{along, at}};
   if (upright) {
     mark.update({{"angle", 270}, {"baseline", "bottom"}, {"dy", -2}, {"y", 1}});
   } else {
@@ -208,7 +210,8 @@ Json pareto_figure(const Comparison& comparison, const FigureOptions& options) {
     layers.push_back(layer(Json::array({{{"x", points[k].first}, {"value", points[k].second}}}),
                            point_mark(rows[k], font * 1.2), x, y));
   if (limit)
-    add_limit(layers, "x", *limit / scale.divisor, fmt::format("limit {:.3g} {}", *limit / scale.divisor, scale.unit));
+    add_limit(layers, "x", x_axis, *limit / scale.divisor,
+              fmt::format("limit {:.3g} {}", *limit / scale.divisor, scale.unit));
   return frame.spec(std::move(layers));
 }
 
@@ -288,7 +291,8 @@ Json memory_figure(const Comparison& comparison, const FigureOptions& options) {
         layer(std::move(samples), point_mark(line.row, font), encoding("x", x_axis), encoding("value", y_axis)));
   }
   if (near)
-    add_limit(layers, "y", *limit / scale.divisor, fmt::format("limit {:.3g} {}", *limit / scale.divisor, scale.unit));
+    add_limit(layers, "y", y_axis, *limit / scale.divisor,
+              fmt::format("limit {:.3g} {}", *limit / scale.divisor, scale.unit));
   return frame.spec(std::move(layers));
 }
 

@@ -138,6 +138,34 @@ TEST(Figure, ThroughputAgainstMemoryHasTheLimitOfTheDevice) {
   EXPECT_EQ(figure_spec(records, of_kind("pareto")).dump().find("limit 1"), std::string::npos);
 }
 
+// An axis that one layer leaves to Vega-Lite would thin out the ticks of all layers.
+TEST(Figure, EveryLayerGivesTheSameTicks) {
+  std::vector<Record> records = figure_runs({"gpipe", "one_f_one_b"});
+  for (Record& r : records) r.cluster = "flat:4,memory=1GiB";
+  std::vector<Record> of_two_clusters = figure_runs({"gpipe", "one_f_one_b"});
+  of_two_clusters.insert(of_two_clusters.end(), records.begin(), records.end());
+  for (const auto& [kind, shown] : {std::pair("pareto", records), {"throughput", of_two_clusters}}) {
+    const Json spec = figure_spec(shown, of_kind(kind));
+    for (const char* along : {"x", "y"})
+      for (const Json& place : members_named(spec, along))
+        if (place.is_object() && place.contains("type") && place["type"] == "quantitative") {
+          EXPECT_TRUE(place.contains("axis") && place["axis"].contains("values")) << kind << " " << place.dump();
+        }
+  }
+}
+
+TEST(Figure, BarsInGroupsHaveTheMarkersOfTheirSystemsForPrintsWithoutColour) {
+  std::vector<Record> records = figure_runs({"gpipe", "one_f_one_b"});
+  for (Record& r : figure_runs({"gpipe", "one_f_one_b"})) {
+    r.ranks = 8;
+    r.digest += "8";
+    records.push_back(r);
+  }
+  const Json spec = figure_spec(records, of_kind("throughput"));
+  for (const char* shape : {"diamond", "triangle-up"})  // data of two bars, of their markers, and the legend
+    EXPECT_EQ(std::ranges::count(members_named(spec, "shape"), Json(shape)), 2 * 2 + 1) << shape;
+}
+
 TEST(Figure, ALossHasItsBandOverTheSeeds) {
   std::vector<Record> records = figure_runs({"gpipe"});
   for (Record& r : records)

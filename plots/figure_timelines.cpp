@@ -102,8 +102,13 @@ Json timelines_figure(const Comparison& comparison, const FigureOptions& options
         if (parts.size() == 2) (i == 0 ? down : up) = (up + down) / 2;
         const double start = (op.start - block.shown.begin) / scale.divisor;
         const double stop = (std::min(op.end, block.shown.end) - block.shown.begin) / scale.divisor;
-        ops.push_back({{"start", start}, {"end", stop}, {"top", up}, {"bottom", down}, {"color", kind.color}});
-        const double wide = (stop - start) / end * frame.plot_width();
+        const double wide = (stop - start) / end * frame.plot_width();  // points; a thin op would be all white edge
+        ops.push_back({{"start", start},
+                       {"end", stop},
+                       {"top", up},
+                       {"bottom", down},
+                       {"color", kind.color},
+                       {"edge", wide < 1 ? kind.color : "white"}});
         if (named && parts.size() == 1 && !parts[i].micro.empty() && wide >= text_width(parts[i].micro, font) + 1)
           texts.push_back(
               {{"start", (start + stop) / 2}, {"top", (up + down) / 2}, {"text", parts[i].micro}, {"color", kind.ink}});
