@@ -19,10 +19,16 @@ std::string hint(const BoardColumn& column, const BoardCell& cell) {
                      cell.best->row.options.empty() ? "" : ", " + cell.best->row.options);
 }
 
-// "BERT-Large, 16 A100" on two lines.
+// "BERT-Large, 16 A100" on two lines; a number stays with its unit.
 std::string in_lines(const std::string& heading) {
   std::string html;
-  for (const char c : escape_html(heading)) html += c == ',' ? std::string(",<br>") : std::string(1, c);
+  bool unit = false;  // in the word behind a number
+  char before = 0;
+  for (const char c : escape_html(heading)) {
+    if (c == ' ' || c == ',') unit = c == ' ' && before >= '0' && before <= '9';
+    html += c == ',' ? ",<br>" : unit && c == ' ' ? "&nbsp;" : unit && c == '-' ? "&#8209;" : std::string(1, c);
+    before = c;
+  }
   return html;
 }
 
