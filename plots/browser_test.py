@@ -180,6 +180,14 @@ LEGIBLE = r"""
   });
   var heads = all('h2').map(function (h) { return h.textContent; });
   heads.forEach(function (h, k) { if (heads.indexOf(h) !== k) wrong.push('equal headings "' + h + '"'); });
+  all('table.answers').forEach(function (table) {
+    var rows = Array.from(table.tBodies[0].rows), places = rows.map(function (r) { return r.cells[0].textContent; });
+    Array.from(table.tHead.rows[0].cells).forEach(function (head, k) {
+      if (rows.every(function (r) { return r.cells[k].textContent === '–'; }))
+        wrong.push('empty column "' + head.textContent + '"');
+    });
+    places.forEach(function (p, k) { if (places.indexOf(p) !== k) wrong.push('equal rows "' + p + '"'); });
+  });
   if (Object.keys(sizes).length > 3 && !window.matchMedia('print').matches)
     wrong.push('sizes of text: ' + JSON.stringify(sizes));
   all('table.records, .panel[data-tab=Results] table.sort:not(.answers)').forEach(function (table) {
@@ -384,7 +392,12 @@ def the_check_itself_sees_faults(browser, page):
     faults.update({
         "shortened": bar + "t[0].textContent = 'out of memory: rank 0 needs 23.4 GiB at its peak, its dev…'",
         "overlap": bar + "t[1].setAttribute('transform', t[0].getAttribute('transform'))",
-        "line through": "document.querySelectorAll('.chart text[stroke]').forEach(function (t) { t.remove(); })",
+        "line through": "document.querySelectorAll('.chart text[stroke]').forEach(function (t) { t.remove(); });"
+                        "document.querySelectorAll('.chart .mark-rule.role-mark line').forEach(function (l) {"
+                        " var t = l.parentElement.parentElement.querySelector('.mark-text.role-mark text');"
+                        " var at = l.transform.baseVal[0];"
+                        " if (t && at) t.setAttribute('transform',"
+                        " 'translate(' + (at.matrix.e - 10) + ',' + (at.matrix.f + 12) + ')'); })",
         "contrast": "document.querySelector('.chart .role-axis-label text').style.fill = '#aaa'",
         "contrast of a line": "document.documentElement.dataset.theme = 'dark'; document.querySelectorAll("
                               "'.chart .mark-rule.role-mark line').forEach(function (l) { l.style.stroke = '#222'; })",
@@ -395,6 +408,10 @@ def the_check_itself_sees_faults(browser, page):
                        "display:block'",
         "equal headings": "document.querySelectorAll('details.section h2').forEach(function (h) {"
                           " h.textContent = 'GPT: virtual clock'; })",
+        "empty column": "document.querySelectorAll('table.answers tbody td:nth-child(3)').forEach(function (c) {"
+                        " c.textContent = '–'; })",
+        "equal rows": "document.querySelectorAll('table.answers tbody td:first-child').forEach(function (c) {"
+                      " c.textContent = 'GPT, 8 ranks'; })",
         "sizes": "document.querySelector('h1').style.fontSize = '27px'",
         "key column": "document.querySelectorAll('table.records td:first-child').forEach(function (c) {"
                       " c.style.minWidth = '2000px'; })"})

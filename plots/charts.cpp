@@ -41,15 +41,19 @@ void tell_headings_apart(std::vector<ChartSection>& sections) {
   std::map<std::string, std::vector<ChartSection*>> by_heading;
   for (ChartSection& section : sections) by_heading[section.heading].push_back(&section);
   using Text = std::string (*)(const Comparison&);
-  constexpr Text kTexts[] = {[](const Comparison& c) { return c.cluster; },
-                             [](const Comparison& c) { return fmt::format("batch {}", c.batch); },
+  constexpr Text cluster = [](const Comparison& c) { return c.cluster; };
+  constexpr Text kTexts[] = {cluster, [](const Comparison& c) { return fmt::format("batch {}", c.batch); },
                              [](const Comparison& c) { return c.duration; }};
   for (const auto& [heading, alike] : by_heading)
     for (const Text text : kTexts) {
       const auto of = [&](const ChartSection* s) { return text(s->comparisons.front()); };
       if (std::ranges::all_of(alike, [&](const ChartSection* s) { return of(s) == of(alike.front()); })) continue;
-      for (ChartSection* section : alike)
-        if (const std::string more = of(section); !more.empty()) section->heading += ", " + more;
+      for (ChartSection* section : alike) {
+        const std::string more = of(section);
+        if (more.empty()) continue;
+        section->heading += ", " + more;
+        if (text != cluster) section->apart += (section->apart.empty() ? "" : ", ") + more;
+      }
     }
 }
 

@@ -46,6 +46,7 @@ std::string spec_text(const Json& spec);
 struct ChartSection {
   std::string id;       // usable in names and links
   std::string heading;  // "A small MLP, wall clock"
+  std::string apart;    // what else tells it from sections of the same workload and cluster: "batch 8"; or ""
   std::vector<Comparison> comparisons;
   std::vector<Chart> charts;
   std::vector<Timeline> timelines;

@@ -109,7 +109,7 @@ class Page {
   }
 
   static std::string small(const std::string& text, const char* attributes = "") {
-    return text.empty() ? "" : fmt::format("<br><small{}>{}</small>", attributes, escape_html(text));
+    return text.empty() ? "" : fmt::format("<br><small{}>{}</small>", attributes, breakable_name(text));
   }
 
   static std::string confidence_text(const Win& win) {
@@ -144,9 +144,10 @@ class Page {
   }
 
   std::string answer_row(const ChartSection& part, const Comparison& c, const Answer& answer, bool several,
-                         bool targets) const {
+                         bool targets, bool qualities) const {
     std::string setting = clock_text(c) + " · " + c.cluster + " · " + panel_title(c, part.comparisons);
-    if (const std::string options = options_text(c); !options.empty()) setting += " · " + options;
+    for (const std::string& more : {part.apart, options_text(c)})
+      if (!more.empty()) setting += " · " + more;
     const std::string kind = !several ? "" : answer.asynchronous ? "asynchronous systems" : "synchronous systems";
     std::string html = fmt::format("<tr><td><a href=\"#{}\">{}</a>{}{}</td>", escape_html(part.id),
                                    escape_html(c.title), small(setting), small(kind));
@@ -163,7 +164,7 @@ class Page {
                                        : fastest.lead.empty() && fastest.confidence == Confidence::none
                                            ? "the only one"
                                            : escape_html(fastest.lead) + confidence_text(fastest));
-    html += answer_cell("Its quality", escape_html(answer.quality) + small(answer.reached));
+    if (qualities) html += answer_cell("Its quality", escape_html(answer.quality) + small(answer.reached));
     html += answer_cell("Its peak memory", escape_html(answer.peak_memory),
                         fastest.row ? middle(fastest.row->peak_memory) : std::nullopt);
     if (targets)
@@ -183,11 +184,14 @@ class Page {
   // how sure, at what quality and memory, and what has no result.
   std::string answers() const {
     std::map<std::string, std::vector<Comparison>> by_clock;
-    bool targets = false;
+    bool targets = false, qualities = false;
     for (const ChartSection& part : charts_.sections)
       for (const Comparison& c : part.comparisons) {
         by_clock[c.clock].push_back(c);
-        for (const Answer& answer : answers_of(c)) targets |= answer.soonest.row != nullptr;
+        for (const Answer& answer : answers_of(c)) {
+          targets |= answer.soonest.row != nullptr;
+          qualities |= !answer.quality.empty() || !answer.reached.empty();
+        }
       }
     if (by_clock.empty()) return "";
     std::string rows;
@@ -195,7 +199,7 @@ class Page {
       for (const Comparison& c : part.comparisons) {
         const std::vector<Answer> all = answers_of(c);
         for (const Answer& answer : all)
-          rows += answer_row(part, c, answer, all.size() > 1 || answer.asynchronous, targets);
+          rows += answer_row(part, c, answer, all.size() > 1 || answer.asynchronous, targets, qualities);
       }
     std::string html = "<h2 id=\"answers\">Answers</h2>\n";
     for (const auto& [clock, comparisons] : by_clock)
@@ -204,8 +208,8 @@ class Page {
           html += fmt::format("<p>Fastest {}synchronous system on the {} clock: {}.</p>\n", asynchronous ? "a" : "",
                               escape_html(clock), escape_html(text));
     return html + "<div class=\"scroll\"><table class=\"answers sort\"><thead><tr><th>Workload</th><th>Fastest</th>" +
-           "<th>By how much, and how sure</th><th>Its quality</th><th>Its peak memory</th>" +
-           (targets ? "<th>Soonest at its target</th>" : "") +
+           "<th>By how much, and how sure</th>" + (qualities ? "<th>Its quality</th>" : "") +
+           "<th>Its peak memory</th>" + (targets ? "<th>Soonest at its target</th>" : "") +
            "<th>Least memory</th><th>Did not finish</th></tr></thead><tbody>\n" + rows + "</tbody></table></div>\n";
   }
 

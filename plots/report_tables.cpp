@@ -97,8 +97,8 @@ std::string outcome_text(const ComparisonRow& row) {
 void flatten(const Json& value, const std::string& name, std::map<std::string, std::set<std::string>>& into) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, into);
-  } else {
-    into[name].insert(value.text());
+  } else if (!value.is_null()) {
+    into[name].insert(value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : value.text());
   }
 }
 
@@ -117,9 +117,11 @@ std::string escape_html(const std::string& text) {
 
 std::string breakable_name(const std::string& name) {
   std::string html;
-  for (const char c : escape_html(name)) {
-    html += c;
-    if (c == '_' || c == '=' || c == ',') html += "<wbr>";
+  const std::string text = escape_html(name);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool joins = text.compare(i, 2, " %") == 0 || text.compare(i, 6, " ranks") == 0;
+    html += joins ? "&nbsp;" : std::string(1, text[i]);
+    if (text[i] == '_' || text[i] == '=' || text[i] == ',') html += "<wbr>";
   }
   return html;
 }
@@ -191,7 +193,10 @@ std::string results_table(const Comparison& c) {
       {"without<br>drain", [&](Row row) { return drains ? spread_text(row.time_without_drain, seconds_text) : ""; }},
       {"final<br>" + escape_html(c.metric), [](Row row) { return spread_text(row.final_metric, metric_text); }},
       {"seeds<br>ok", [&](Row row) { return seeds ? fmt::format("{}/{}", row.succeeded, row.records.size()) : ""; }},
-      {"tokens/s", of_field("tokens_per_second")},
+      {"tokens/s",
+       [&field = *find_field("tokens_per_second")](Row row) {
+         return spread_text(row.figure(field), [](double rate) { return rate_text(rate); });
+       }},
       {"MFU", of_field("mfu")},
       {"95&nbsp;% interval",
        [](Row row) {

@@ -20,7 +20,7 @@ std::string planner_table(const Comparison& c);
 std::string record_table(const std::vector<const Record*>& records, const std::string& id);
 // "8, 7, 6, 5" -> "8 to 5"; "1, 1, 1" -> "3 × 1".
 std::string folded_list(const std::vector<std::string>& texts);
-// Escaped, with possible line breaks between the parts of an identifier or option.
+// Escaped, with possible line breaks between the parts of an identifier or option, and none before % and ranks.
 std::string breakable_name(const std::string& name);
 std::string machine_table(std::span<const Record> records);
 
