@@ -261,6 +261,7 @@ std::string wins_text(std::span<const Comparison> comparisons, bool asynchronous
     for (const Answer& answer : answers_of(c)) {
       const Win& win = answer.fastest;
       if (answer.asynchronous != asynchronous || (!win.row && answer.faster_but_missed.empty())) continue;
+      if (win.row && win.lead.empty() && win.confidence == Confidence::none) continue;  // the only one
       ++all;
       if (!win.row) {
         ++missed;

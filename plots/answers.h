@@ -57,7 +57,7 @@ struct Answer {
 std::vector<Answer> answers_of(const Comparison& c);
 
 // How often each system is the fastest, in descending order: "GPipe in 3 of 7, Single device in 2; tied in 1; not sure
-// in 1". For the asynchronous systems or for the others.
+// in 1". For the asynchronous systems or for the others; not where there is only one of them.
 std::string wins_text(std::span<const Comparison> comparisons, bool asynchronous);
 
 }  // namespace sluice

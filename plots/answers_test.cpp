@@ -85,6 +85,12 @@ TEST(Answers, OnTheVirtualClockALeadInsideTheModelsErrorIsATie) {
   EXPECT_EQ(wins_text(compare(records), false), "1F1B in 1 of 1");
 }
 
+TEST(Answers, ALoneSystemWinsNothing) {
+  std::vector<Record> records;
+  add_runs(records, "gpipe", {0.05}, "virtual");
+  EXPECT_EQ(wins_text(compare(records), false), "");
+}
+
 TEST(Answers, EqualSystemsTieWithoutALead) {
   std::vector<Record> records;
   add_runs(records, "gpipe", {0.05}, "virtual");
