@@ -353,6 +353,8 @@ void fill_batch(CaseReading& r) {
     r.c.batch = one;
   else if (r.entry.has("microbatches"))
     r.c.batch = exact_product<std::int64_t>(one, r.entry.integer("microbatches", 1, kMaxCount));
+  else if (r.made_for)
+    r.c.batch = exact_product<std::int64_t>(one, r.made_for->microbatches);
 }
 
 void check_batch(CaseReading& r) {

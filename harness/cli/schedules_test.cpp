@@ -256,6 +256,12 @@ TEST_F(Cli, ATableIsTimedOnTheCostsOfAModel) {
   EXPECT_EQ(on_model["stages"].size(), 6u);
   const Json faster = document({"schedule", "--from", at("six.csv"), "-w", "vgg16", "-c", "dgx_h100", "--json"});
   EXPECT_LT(faster["simulated_seconds"].get<double>(), on_model["simulated_seconds"].get<double>());
+  // Costs of micro-batches of one size: two stages of 0.077 + 0.2 seconds, (3 + 1) of them one after the other.
+  put("two.csv", sluice({"schedule", "-s", "1f1b", "-n", "2", "-m", "3", "--csv"}).out);
+  const std::string costs =
+      put("net.costs.json", content(SLUICE_SOURCE_DIR "/harness/tests/fuzz/corpus/profile/costs.json"));
+  const Json on_costs = document({"schedule", "--from", at("two.csv"), "--workload", costs, "--json"});
+  EXPECT_NEAR(on_costs["simulated_seconds"].get<double>(), 4 * 0.277, 1e-4);
   rejects({"schedule", "--from", at("no.csv"), "-w", "vgg16"}, {at("no.csv") + ": no such file"});
   const std::string sixteen = sluice({"schedule", "-s", "1f1b", "-n", "16", "-m", "16", "--csv"}).out;
   rejects({"schedule", "--from", put("16.csv", sixteen), "-w", "tiny"}, {"16 stages for a model of"});
