@@ -262,7 +262,7 @@ TEST(Charts, WhatHasNothingToShowIsNoChart) {
 
 // 1,220 pixels, 28 between panels: three columns have 388 each, two 596.
 TEST(Charts, PanelsFillTheirRowsAndLongNamesPutThemOneBelowTheOther) {
-  const auto grid = [](std::size_t panels, double beside) { return panel_grid(panels, beside, 390); };
+  const auto grid = [](std::size_t panels, double labels) { return panel_grid(panels, labels, 390); };
   EXPECT_EQ(grid(1, 100).columns, 1u);
   EXPECT_EQ(grid(2, 100).columns, 2u);
   EXPECT_EQ(grid(3, 100).columns, 3u);

@@ -121,14 +121,14 @@ std::string panel_title(const Comparison& c, std::span<const Comparison> all) {
   return options == shared_options(all) ? title : title + ", " + options;
 }
 
-PanelGrid panel_grid(std::size_t panels, double beside, double width) {
+PanelGrid panel_grid(std::size_t panels, double labels, double width) {
   constexpr double kPage = 1220, kGap = 28, kCharacter = 7.2;  // pixels
   std::size_t columns = panels == 3 ? 3 : std::min<std::size_t>(panels, 2);
   const double gaps = kGap * static_cast<double>(columns - 1);
-  double room = (kPage - gaps) / static_cast<double>(columns) - beside;
-  if (columns > 1 && room < 0.65 * width) columns = 1, width *= 2, room = kPage - beside;
+  double room = (kPage - gaps) / static_cast<double>(columns) - labels;
+  if (columns > 1 && room < 0.65 * width) columns = 1, width *= 2, room = kPage - labels;
   width = std::max(100.0, std::min(width, room));
-  return {columns, width, std::min<std::size_t>(64, static_cast<std::size_t>((width + beside) / kCharacter))};
+  return {columns, width, std::min<std::size_t>(64, static_cast<std::size_t>((width + labels) / kCharacter))};
 }
 
 std::size_t legend_columns(const std::vector<std::string>& labels) {

@@ -30,7 +30,7 @@ std::string ranks_text(int ranks);  // "1 rank", "4 ranks"
 
 // In lines of at most this many characters, cut at spaces; a longer word is a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t characters);
-// Of one of several panels, in lines of at most so many characters; "": null.
+// Of one of several panels, in lines of up to `characters`; "": null.
 Json panel_heading(const std::string& title, std::size_t characters = 64);
 // Panels of one workload are told apart by their ranks and, where these differ, by what their optimizers do not share:
 // "4 ranks, learning rate tuned". Those of several workloads by all of it. With the options of their rows where these
@@ -43,8 +43,8 @@ struct PanelGrid {
   std::size_t heading_chars;  // what a line of its heading has room for
 };
 // Three panels in a row, otherwise two (equal and tuned rates of one rank count); one below the other where the names
-// next to them would leave too little. beside: pixels of these names. width: pixels of a plot that has room.
-PanelGrid panel_grid(std::size_t panels, double beside, double width);
+// next to them would leave too little. labels: pixels of these names. width: pixels of a plot that has room.
+PanelGrid panel_grid(std::size_t panels, double labels, double width);
 // Entries of a legend under a chart in one line, so that long names are not cut.
 std::size_t legend_columns(const std::vector<std::string>& labels);
 

@@ -51,6 +51,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "halves": "p (AdaptiveAvgPool1d): an adaptive average of [8] to more than one element",
     "patches_by_column": "the function flatten",
     "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
+    "distances": "a mask that is neither causal nor of nothing",
     "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
@@ -63,7 +64,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "maxpool_idx": ["p"], "mha_weights": ["a"], "several": ["1", "2", "4"],
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
     "halves": ["p"], "same_padding": ["conv2d"], "window": ["n"], "neighbours": ["n"], "one_turned": ["n"],
-    "normed_queries": ["n"], "patches_by_column": ["flatten"],
+    "normed_queries": ["n"], "distances": ["n"], "patches_by_column": ["flatten"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",

@@ -28,7 +28,7 @@ bool is_portable_name(std::string_view name);
 // Whether it is a name of lower-case letters, digits and "_", a letter first: what may name a variable and a file.
 bool is_plain_name(std::string_view name);
 
-// The first line, of at most so many bytes, the last of them "…" where something was left out; no half a character.
+// The first line. One longer than `characters` bytes is cut between two characters, and ends in "…".
 std::string shortened(const std::string& text, std::size_t characters);
 
 // How many characters are drawn: UTF-8 continuation bytes take no room.

@@ -179,7 +179,8 @@ TEST(LayerShape, ErrorsNameTheLayerAndWhatDoesNotFit) {
   EXPECT_EQ(out(ConvNd{3, 8, {5, 2}, {3, 1}, {4, 0}, {2, 1}}, {{3, 16, 9}}), (Shape{8, 6, 8}));
   EXPECT_EQ(out(ConvNd{3, 8, {1, 3, 3}}, {{3, 4, 5, 6}}), (Shape{8, 4, 3, 4}));
   EXPECT_NE(shape_error_of(ConvNd{3, 8, {}}, {{3, 16}}).find("one to three numbers, not 0"), std::string::npos);
-  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {1, 1}}, {{3, 16}}).find("as many numbers as kernel, 1, not 2"), std::string::npos);
+  EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {1, 1}}, {{3, 16}}).find("as many numbers as kernel, 1, not 2"),
+            std::string::npos);
   EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}}, {{3, 16, 2}}).find("channels and 1 dimension more"), std::string::npos);
   EXPECT_NE(shape_error_of(ConvNd{3, 8, {5}, {}, {}, {4}}, {{3, 16}}).find("a window of 17 does not fit into 16"),
             std::string::npos);

@@ -211,7 +211,7 @@ class AsteroidSearch {
     }
   }
 
-  // The share with the least work that fits before a pipeline of so many stages and replicas; null: none.
+  // The fitting share with the least work, before a pipeline of these stages and replicas; null: none fits.
   const Share* least_work(const DevicesOfStage& on, int replicas_after, int stages_after) const {
     const int after = replicas_after + (options_.messages_in_flight ? stages_after : 0);
     const auto found = std::ranges::find_if(on.shares, [&](const FittingShare& f) { return after <= f.max_after; });

@@ -323,8 +323,8 @@ class Declaring:
         return self.constant[value]
 
     def find_written_out(self):
-        """Of the operations of layers that are written out: by id, the layer, or None for all but its last operation. An
-        attention that is no layer is noted as unknown."""
+        """By the id of an operation of a layer that is written out: the layer where it is the last one, otherwise None.
+        An attention that is no layer is noted as unknown."""
         unknown = []
         operations = [o for o in self.recording.operations if id(o) not in self.part_of]
         found = WrittenOut(operations, self.depends_on_input, self.name_of, lambda o, why: unknown.append((o, why)))

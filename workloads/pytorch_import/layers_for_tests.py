@@ -218,6 +218,15 @@ def window():
     return words_of(GroupedAttention(keys=4, attend=attend))
 
 
+def distances():
+    """A bias by distance, as of ALiBi."""
+    def attend(q, k, v):
+        places = torch.arange(6.0)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=-(places[:, None] - places).abs())
+
+    return words_of(GroupedAttention(keys=4, attend=attend))
+
+
 def neighbours():
     """Rotary positions that turn neighbouring numbers as a pair."""
     return words_of(GroupedAttention(turn=lambda x: turned_neighbours(x, 500.0)))

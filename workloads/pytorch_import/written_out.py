@@ -21,7 +21,7 @@ ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 @dataclasses.dataclass
 class Found:
-    """A layer in place of operations, of which the last one makes its result."""
+    """A layer that stands for operations; the last of them makes its result."""
     name: str
     kind: str
     reads: Value
@@ -59,14 +59,15 @@ def linear_behind(value, depends_on_input):
         else:
             roots.append(linear_of(v))
     plain(len(roots) == 1 and roots[0] is not None,
-            "attention whose query, key and value are not made of linear layers by views and rotary positions alone")
+          "attention whose query, key and value are not made of linear layers by views and rotary positions alone")
     return roots[0]
 
 
 def turned(x, base):
     """By rotary positions: of [..., positions, width], the pair (i, i + width / 2) at t by t base^(-2i / width)."""
     half = x.shape[-1] // 2
-    angles = torch.arange(x.shape[-2]).unsqueeze(1) * base ** (-torch.arange(half) / half)
+    positions, pairs = (torch.arange(n, device=x.device) for n in (x.shape[-2], half))
+    angles = positions.unsqueeze(1) * base ** (-pairs / half)
     a, b = x[..., :half], x[..., half:]
     return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1)
 
@@ -88,13 +89,16 @@ def rotary_base(before, after):
 
 def causal(mask):
     """Whether a mask lets no position look at later ones; one of another form is rejected."""
+    other = "attention with a mask that is neither causal nor of nothing"
+    plain(mask.dim() > 1 and mask.shape[-2] in (1, mask.shape[-1]) and not mask.requires_grad, other)
     allowed = mask if mask.dtype == torch.bool else mask > -1e4
+    plain(mask.dtype == torch.bool or not mask[allowed].any(), other)  # what is added to a score is a bias
     allowed = allowed.expand(*allowed.shape[:-2], allowed.shape[-1], allowed.shape[-1])
     for causes in (False, True):
         expected = torch.ones_like(allowed)
         if torch.equal(allowed, expected.tril() if causes else expected):
             return causes
-    raise Rejection("attention with a mask that is neither causal nor of nothing")
+    raise Rejection(other)
 
 
 class WrittenOut:
@@ -143,7 +147,7 @@ class WrittenOut:
         fields.update(self.heads_of(first, together, query, key, value, scaled))
         x = last.inputs()[0]
         plain(near(x.tensor.detach(), result.tensor.detach().transpose(1, 2).flatten(2)),
-                "attention whose heads are not put side by side")
+              "attention whose heads are not put side by side")
         parts = first[:1] if together else first
         biases = [len(p.inputs()) > 2 for p in parts]
         plain(len(set(biases)) == 1, "attention with a bias for some of query, key and value")
@@ -193,7 +197,7 @@ class WrittenOut:
             plain(rotary is not None, "attention with positions of another form than rotary ones")
             q, k = turned(q, rotary), turned(k, rotary)
         plain(near(q_read, q * scaled) and near(k_read, k) and near(v_read, v),
-                "attention whose heads are not cut as query, key and value, or with positions of another form")
+              "attention whose heads are not cut as query, key and value, or with positions of another form")
         fields = {"rotary": rotary} if rotary else {}
         if heads * width != first[0].inputs()[0].shape[-1]:
             fields["inner"] = heads * width
