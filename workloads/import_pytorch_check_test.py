@@ -53,6 +53,8 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
     "distances": "a mask that is neither causal nor of nothing",
     "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
+    "other_gelu": "the function pow", "normed_rows": "BatchNorm of rows of all sequences",
+    "crossed_causal": "attention to another sequence that is causal",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
     "forward_hook": ["b"], "pre_hook": ["mul", "b"], "monkey": ["b"], "divisor": ["p"], "bn_eval": ["n"],
@@ -65,6 +67,7 @@ AS_MODULES = {  # of these: which parts become Modules; the others are rejected 
     "uneven_pool": ["p"], "mean_of_channels": ["mean"], "ceil_pool": ["max_pool2d"],
     "halves": ["p"], "same_padding": ["conv2d"], "window": ["n"], "neighbours": ["n"], "one_turned": ["n"],
     "normed_queries": ["n"], "distances": ["n"], "patches_by_column": ["flatten"],
+    "other_gelu": ["u"], "normed_rows": ["r"], "crossed_causal": ["m"],
 }
 NO_MODULES = {  # what says why the others are none
     "custom": "TorchScript cannot express it", "max_norm": "whose forward changes its weights (max_norm)",
@@ -80,6 +83,7 @@ ACCEPTED = ("plain", "bn3d", "frozen", "attention", "pos_plain", "pos_zeros", "p
             "dropouts", "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
 BLOCK = ("Embedding RmsNorm Attention Add RmsNorm Linear Activation Linear Multiply Linear Add Linear "
          "CrossEntropyLoss")
+CROSSED = "Embedding Linear Activation CrossAttention Add Activation Linear CrossEntropyLoss"
 AS_LAYERS = {
     "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
              "Flatten Linear Activation Linear Multiply Linear CrossEntropyLoss",
@@ -92,6 +96,10 @@ AS_LAYERS = {
     "grouped": BLOCK, "grouped_together": BLOCK, "masked": BLOCK,
     "patches": "PatchEmbedding ClassToken PositionEmbedding SequencePool Linear CrossEntropyLoss",
     "squares": "Linear Multiply Linear CrossEntropyLoss",
+    "transposed": "Embedding PositionEmbedding LayerNorm Attention Add Linear Activation Linear Add Linear "
+                  "CrossEntropyLoss",
+    "row_wise": "Embedding PositionEmbedding LayerNorm Linear Activation Linear Dropout Add Linear CrossEntropyLoss",
+    "crossed": CROSSED, "crossed_together": CROSSED,
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",
 }
 NOT_RECORDED = {"scripted": "is scripted or traced", "raises": "'Net' object has no attribute 'nope'",

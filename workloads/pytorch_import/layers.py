@@ -1,7 +1,4 @@
-"""The layers of sluice/model/1 that a recording consists of, where Sluice knows every one.
-
-One file: the class Declaring is most of it, and its methods, one for each operation, share the state of a recording.
-"""
+"""The layers of sluice/model/1 that a recording consists of, where Sluice knows every one."""
 import math
 import types
 
@@ -13,127 +10,8 @@ from torch.utils import _pytree as tree
 from .costs import VIEWS
 from .modules import file_name, parts_of
 from .recording import PARAMETRIZED, Rejection, Value, plain, untouched
+from .torch_modules import MODULES, adaptive_average, conv2d, conv_nd, embedding, gelu, pool2d
 from .written_out import WrittenOut
-
-
-def pair_of(size):
-    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-
-
-def square(size, what):
-    """The one number of a pair of equal ones."""
-    pair = pair_of(size)
-    if pair[0] != pair[1]:
-        raise Rejection(f"{what} {pair} is not the same along height and width")
-    return pair[0]
-
-
-def embedding(m):
-    plain(m.padding_idx is None and m.max_norm is None and not m.scale_grad_by_freq and not m.sparse,
-          "an embedding with padding_idx, max_norm, scale_grad_by_freq or sparse gradients")
-    return "Embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
-
-
-def conv_nd(m):
-    plain(m.padding_mode == "zeros" and not isinstance(m.padding, str), "a padding that is no number of zeros")
-    fields = {"in": m.in_channels, "out": m.out_channels, "kernel": list(m.kernel_size), "bias": m.bias is not None}
-    for name, usual in (("stride", 1), ("padding", 0), ("dilation", 1)):
-        if any(n != usual for n in getattr(m, name)):
-            fields[name] = list(getattr(m, name))
-    if m.groups != 1:
-        fields["groups"] = m.groups
-    return "ConvNd", fields
-
-
-def conv2d(m):
-    if m.dilation != (1, 1) or m.stride[0] != m.stride[1]:
-        return conv_nd(m)
-    plain(m.padding_mode == "zeros" and not isinstance(m.padding, str), "a padding that is no number of zeros")
-    fields = {"in": m.in_channels, "out": m.out_channels, "kernel": m.kernel_size[0], "padding": m.padding[0],
-              "stride": m.stride[0], "bias": m.bias is not None}
-    if m.kernel_size[0] != m.kernel_size[1] or m.padding[0] != m.padding[1]:
-        fields.update(kernel_w=m.kernel_size[1], padding_w=m.padding[1])
-    if m.groups != 1:
-        fields["groups"] = m.groups
-    return "Conv2d", fields
-
-
-def conv_transpose2d(m):
-    plain(m.groups == 1 and square(m.dilation, "dilation") == 1 and square(m.output_padding, "output_padding") == 0,
-          "a transposed convolution in groups, with holes (dilation) or with output_padding")
-    return "ConvTranspose2d", {"in": m.in_channels, "out": m.out_channels, "kernel": square(m.kernel_size, "kernel"),
-                               "stride": square(m.stride, "stride"), "padding": square(m.padding, "padding"),
-                               "bias": m.bias is not None}
-
-
-def pool2d(m, mode):
-    plain(not m.ceil_mode and square(getattr(m, "dilation", 1), "dilation") == 1, "a pool with ceil_mode or holes")
-    plain(not getattr(m, "return_indices", False), "a pool that returns the places of its maxima")
-    plain(not getattr(m, "divisor_override", None), "an average with divisor_override")
-    plain(mode == "max" or m.count_include_pad or square(m.padding, "padding") == 0, "an average without its padding")
-    return "Pool2d", {"mode": mode, "kernel": square(m.kernel_size, "kernel"), "stride": square(m.stride, "stride"),
-                      "padding": square(m.padding, "padding")}
-
-
-def batch_norm(m):
-    plain(m.affine and m.track_running_stats and m.momentum is not None, "a batch norm without weights or statistics")
-    return "BatchNorm", {"features": m.num_features, "momentum": m.momentum, "epsilon": m.eps}
-
-
-def instance_norm(m):
-    plain(not m.affine and not m.track_running_stats, "an instance norm with weights or running statistics")
-    return "InstanceNorm", {"features": m.num_features, "epsilon": m.eps}
-
-
-def group_norm(m):
-    plain(m.affine, "a group norm without weights")
-    return "GroupNorm", {"features": m.num_channels, "groups": m.num_groups, "epsilon": m.eps}
-
-
-def leaky_relu(m):
-    plain(m.negative_slope == 0.01, f"a leaky ReLU of slope {m.negative_slope}; Sluice's is 0.01")
-    return "Activation", {"function": "leaky_relu"}
-
-
-def upsample(m):
-    factor = square(m.scale_factor, "scale_factor") if m.scale_factor is not None else 0
-    plain(m.mode == "nearest" and factor > 0 and float(factor).is_integer(),
-          "an upsampling that is not by a whole factor to nearest neighbours")
-    return "Upsample", {"factor": int(factor)}
-
-
-def layer_norm(m):
-    plain(m.elementwise_affine and m.bias is not None and len(m.normalized_shape) == 1,
-          "a layer norm without weights, without bias, or over several dimensions")
-    return "LayerNorm", {"features": m.normalized_shape[0], "epsilon": m.eps}
-
-
-def rms_norm(m):
-    plain(m.elementwise_affine and len(m.normalized_shape) == 1, "an RMS norm without weights or of several dimensions")
-    epsilon = torch.finfo(m.weight.dtype).eps if m.eps is None else m.eps
-    return "RmsNorm", {"features": m.normalized_shape[0], "epsilon": epsilon}
-
-
-def lstm(m):
-    plain(m.num_layers == 1 and not m.bidirectional and m.batch_first and m.bias and m.proj_size == 0,
-          "an LSTM of several layers or both directions, without bias, with a projection or without batch_first")
-    return "Lstm", {"in": m.input_size, "hidden": m.hidden_size}
-
-
-def gelu(approximate):
-    return "Activation", {"function": "gelu" if approximate == "none" else "gelu_tanh"}
-
-
-def adaptive_average(size, shape):
-    """A pool whose windows are all alike; shape: of what it reads."""
-    if math.prod(size if isinstance(size, (tuple, list)) else (size or 0,)) == 1:
-        return "Pool2d", {"mode": "global_average"}
-    plain(len(shape) == 4, f"an adaptive average of {list(shape[2:])} to more than one element")
-    across = [own if n is None else n for n, own in zip(pair_of(size), shape[-2:])]
-    plain(all(n > 0 and own % n == 0 for n, own in zip(across, shape[-2:])),
-          f"an adaptive average from {list(shape[-2:])} to {across} elements, whose windows differ")
-    kernel = square([own // n for n, own in zip(across, shape[-2:])], "its window")
-    return "Pool2d", {"mode": "average", "kernel": kernel, "stride": kernel, "padding": 0}
 
 
 def of_a_sequence(name, o):
@@ -166,42 +44,29 @@ def dimensions(o):
     return tuple(sorted(d % len(o.inputs()[0].shape) for d in given))
 
 
-MODULES = {  # of one input; a module's class itself, not one derived from it
-    nn.Linear: lambda m: ("Linear", {"in": m.in_features, "out": m.out_features, "bias": m.bias is not None}),
-    nn.Conv1d: conv_nd,
-    nn.Conv2d: conv2d,
-    nn.Conv3d: conv_nd,
-    nn.ConvTranspose2d: conv_transpose2d,
-    nn.MaxPool2d: lambda m: pool2d(m, "max"),
-    nn.AvgPool2d: lambda m: pool2d(m, "average"),
-    nn.BatchNorm1d: batch_norm,
-    nn.BatchNorm2d: batch_norm,
-    nn.BatchNorm3d: batch_norm,
-    nn.InstanceNorm2d: instance_norm,
-    nn.GroupNorm: group_norm,
-    nn.LayerNorm: layer_norm,
-    nn.RMSNorm: rms_norm,
-    nn.Upsample: upsample,
-    nn.LeakyReLU: leaky_relu,
-    **{kind: lambda m, name=kind.__name__.lower(): ("Activation", {"function": name})
-       for kind in (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.ReLU6, nn.Hardsigmoid, nn.Hardswish)},
-    nn.GELU: lambda m: gelu(m.approximate),
-    nn.Embedding: embedding,
-    nn.LSTM: lstm,
-}
-
-
 class Weight:
     """A weight of a layer: rows (first, end; None: all) of parameters of the module, one after another."""
 
-    def __init__(self, pieces, shape=None):
+    def __init__(self, pieces, shape=None, transposed=False):
         self.pieces, self.shape = pieces, shape  # shape: None: of the rows
+        self.transposed = transposed  # the parameters' columns are the rows
+
+    def rows_of(self, tensor, at):
+        tensor = tensor.t() if self.transposed else tensor
+        return tensor if at is None else tensor[at[0]:at[1]]
 
     def of(self, tensor_of):
-        """tensor_of(parameter): the parameter, or its gradient."""
-        parts = [tensor_of(p) if at is None else tensor_of(p)[at[0]:at[1]] for p, at in self.pieces]
+        """tensor_of(parameter): the parameter."""
+        parts = [self.rows_of(tensor_of(p), at) for p, at in self.pieces]
         both = parts[0] if len(parts) == 1 else torch.cat(parts)
         return both if self.shape is None else both.reshape(self.shape)
+
+    def add_to(self, tensor_of, gradient):
+        """Adds a gradient of the weight to those of its parameters: tensor_of(parameter)."""
+        targets = [self.rows_of(tensor_of(p), at) for p, at in self.pieces]
+        parts = gradient.split([t.shape[0] for t in targets]) if len(targets) > 1 else [gradient]
+        for target, part in zip(targets, parts):
+            target += part.reshape(target.shape)
 
 
 def is_frozen(weights):
@@ -228,10 +93,13 @@ RANKS = {"Conv2d": (3,), "ConvTranspose2d": (3,), "Pool2d": (2, 3, 4), "Upsample
          "BatchNorm": (1, 2, 3, 4), "PositionEmbedding": (2,), "Attention": (2,), "CrossAttention": (2,),
          "PatchEmbedding": (3,), "ClassToken": (2,), "Lstm": (2,),
          "CrossEntropyLoss": (1, 2), "Embedding": (1,)}  # dimensions of a sample that the kind takes
+ROW_BY_ROW = ("Linear", "LayerNorm", "RmsNorm", "Activation", "Dropout", "Add", "Multiply")  # of the last dimension
 PASSED_ON = ("contiguous", "view", "view_as", "reshape", "detach", "to", "clone", "pad", "float", "double", "half",
              "bfloat16", "type", "type_as")
 CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-WEIGHTED = {"linear": ("input", "weight", "bias"), "conv1d": CONVOLUTION, "conv2d": CONVOLUTION, "conv3d": CONVOLUTION,
+WEIGHTED = {"linear": ("input", "weight", "bias"), "addmm": ("bias", "input", "weight"), "matmul": ("input", "weight"),
+            "mm": ("input", "weight"), "conv1d": CONVOLUTION, "conv2d": CONVOLUTION, "conv3d": CONVOLUTION,
+            "embedding": ("input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"),
             "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
             "group_norm": ("input", "num_groups", "weight", "bias", "eps")}  # functions and their arguments, in order
 UNKNOWN = "unknown"  # in the place of a layer's number: made by what Sluice does not know
@@ -251,6 +119,7 @@ class Declaring:
         self.weight_of, self.tied = {}, set()  # by the weight's id: the first layer that has it; those of several
         self.names, self.number_of = set(), {}
         self.inputs, self.constant = [], {}
+        self.left_out = 0  # numbers of parameters that the module has and never reads
         for i, v in enumerate(recording.inputs):
             ids = not v.dtype.is_floating_point
             self.inputs.append({"shape": list(v.shape[1:]), **({"token_ids": True} if ids else {})})
@@ -269,6 +138,9 @@ class Declaring:
         plain(not ids or v.dtype in (torch.int64, torch.int32) and len(shape) == 2,
               f"has the shape {shape} of {v.dtype}; what is no floating point number is token ids [batch, steps]")
         plain(any(v in o.inputs() for o in self.recording.operations), "is read by no layer")
+        views = [o.outputs[0] for o in readers if o.name in ("view", "reshape") and o.outputs[0].shape == v.shape]
+        readers = [o for o in readers if o.outputs[0] not in views] + [
+            o for o in self.recording.operations if any(view in o.inputs() for view in views)]
         plain(not ids or all(o.name in ("embedding", "size", "__get__") for o in readers),
               "token ids are read by something that is no embedding")
 
@@ -291,6 +163,7 @@ class Declaring:
         numbers = []
         for v in inputs:
             numbers.append(self.number(v))
+            plain(kind in ROW_BY_ROW or not self.has_rows(v), f"{kind} of rows of all sequences")
             ranks = RANKS.get(kind)
             plain(not ranks or len(v.shape) - 1 in ranks,
                   f"{kind} of a sample of {list(v.shape[1:])}; Sluice's takes {' or '.join(map(str, ranks or ()))} "
@@ -315,6 +188,10 @@ class Declaring:
     def same(self, output, of):
         plain(output.dtype == of.dtype, f"a change from {of.dtype} to {output.dtype}")
         self.number_of[output] = self.number(of)
+
+    def has_rows(self, v):
+        """Whether it has, in the place of a sequence for each sample, the steps of all of them as rows."""
+        return len(v.shape) == 2 and v.shape[0] != self.recording.inputs[0].shape[0]
 
     def depends_on_input(self, value):
         if value not in self.constant:
@@ -359,7 +236,7 @@ class Declaring:
             if id(o) in self.part_of:
                 part = self.part_of[id(o)]
                 if o is part.operations[-1]:
-                    self.attempt(part.name, lambda: self.add_part(part), [part.output])
+                    self.attempt(part.name, lambda: self.add_part(part), [part.output], self.around_rows(part))
                 continue
             if id(o) in self.written_out:
                 if (known := self.written_out[id(o)]) is not None:
@@ -381,10 +258,18 @@ class Declaring:
         return {"schema": "sluice/model/1", "name": "", "inputs": self.inputs, "layers": self.layers}
 
     def add_written_out(self, found):
-        weights = [Weight([(tensor, None) for tensor in tensors], shape) for tensors, shape in found.weights]
-        self.add(found.name, found.kind, [found.reads], found.result, weights, **found.fields)
+        weights = [Weight([(tensor, None) for tensor in tensors], shape, found.transposed and tensors[0].dim() == 2)
+                   for tensors, shape in found.weights]
+        self.add(found.name, found.kind, found.reads, found.result, weights, **found.fields)
+
+    def around_rows(self, part):
+        """The operations that a part has to have, too, so that it reads and makes sequences."""
+        makers = [v.maker for v in part.inputs if self.has_rows(v)]
+        readers = [o for o in self.recording.operations if part.output in o.inputs()]
+        return makers + (readers if self.has_rows(part.output) else [])
 
     def add_part(self, part):
+        plain(not any(map(self.has_rows, [*part.inputs, part.output])), "a Module of rows of all sequences")
         file = file_name(part.name, self.taken)
         self.add(part.name, "Module", part.inputs, part.output, [whole(v.tensor) for v in part.weights])
         self.layers[-1].update(part.fields(f"{self.folder}/{file}"))
@@ -480,7 +365,9 @@ class Declaring:
         given = o.inputs()
         plain(o.settings is None or o.settings.autocast is None, "is computed under autocast; Sluice computes in fp32")
         plain(o.settings is None or o.settings.gradients, "is computed under no_grad; Sluice trains every layer")
-        if name == "add" and len(given) == 2 and o.kwargs.get("alpha", 1) == 1:
+        if self.changes_nothing(name, o, output):
+            self.same(output, given[0])
+        elif name == "add" and len(given) == 2 and o.kwargs.get("alpha", 1) == 1:
             a, b = given
             if not self.depends_on_input(a):
                 a, b = b, a
@@ -492,9 +379,14 @@ class Declaring:
             plain(table is not None and len(output.shape) == 3 and table.shape[-1] == output.shape[-1] and
                   math.prod(table.shape) == table.shape[-1] * table.shape[-2],
                   "an addition of something that is no table of positions")
-            self.add(label, "PositionEmbedding", [a], output,
-                     [Weight([(table.tensor, None)], tuple(table.shape[-2:]))],
-                     steps=table.shape[-2], width=table.shape[-1])
+            first = self.first_position(table, b)
+            steps, width = table.shape[-2] - first, table.shape[-1]
+            at = (first, first + steps) if first else None
+            self.add(label, "PositionEmbedding", [a], output, [Weight([(table.tensor, at)], (steps, width))],
+                     steps=steps, width=width)
+            if first:
+                self.left_out += first * width
+                self.notes.append(f"the first {first} rows of {table.name}, which no position looks up, are left out")
         elif name == "mul" and len(given) == 2 and all(self.depends_on_input(v) for v in given):
             x, factor = given if output.shape == given[0].shape else given[::-1]
             channels = len(x.shape) == 4 and list(factor.shape) == [*x.shape[:2], 1, 1]
@@ -544,6 +436,8 @@ class Declaring:
             axis += len(output.shape) if axis < 0 else 0
             plain(axis != 0, "samples are concatenated")
             self.add(label, "Concat", given, output, axis=axis - 1)
+        elif name in ("flatten", "view", "reshape", "unflatten") and self.are_steps(given[0], output):
+            self.same(output, given[0])
         elif name in ("flatten", "view", "reshape") and len(output.shape) == 2 and output.shape[0] == given[0].shape[0]:
             if len(given[0].shape) == 2:
                 self.same(output, given[0])
@@ -559,6 +453,22 @@ class Declaring:
                   not parametrize.is_parametrized(modules[o.path[-1][0]]), PARAMETRIZED)
             raise Rejection(f"the function {o.name} of {', '.join(str(list(v.shape)) for v in given)}")
 
+    def changes_nothing(self, name, o, output):
+        """Whether it multiplies by one or adds a constant of zeros."""
+        given = o.inputs()
+        if not given or not self.depends_on_input(given[0]) or given[0].shape != output.shape:
+            return False
+        if name in ("mul", "rmul") and len(given) == 1:
+            return len(o.args) == 2 and not o.kwargs and 1 in o.args
+        constant = given[1] if name == "add" and len(given) == 2 else None
+        return constant is not None and constant.kind == "constant" and not constant.tensor.any()
+
+    def are_steps(self, a, b):
+        """Whether one is sequences [samples, steps, width] and the other their steps [samples x steps, width]."""
+        rows, sequences = (a, b) if len(a.shape) == 2 else (b, a)
+        return self.has_rows(rows) and len(sequences.shape) == 3 and rows.shape[1] == sequences.shape[2] and (
+            sequences.shape[0] == self.recording.inputs[0].shape[0])
+
     def own_weights(self, o, name):
         """The arguments, by name, of a function whose weights are parameters, as a module of it calls it; or None."""
         call = dict(zip(WEIGHTED.get(name, ()), o.args))
@@ -572,8 +482,17 @@ class Declaring:
     def weighted(self, call, label, name, output):
         own = [call["weight"], *([call["bias"]] if call.get("bias") is not None else [])]
         weight, rank = call["weight"].tensor, len(call["input"].shape) - 2
-        if name == "linear":
-            kind, fields = "Linear", {"in": weight.shape[1], "out": weight.shape[0], "bias": len(own) == 2}
+        weights = [whole(v.tensor) for v in own]
+        if name in ("linear", "addmm", "matmul", "mm"):
+            plain(weight.dim() == 2 and not call.keys() & {"alpha", "beta", "out"}, f"a call of {name} of another form")
+            if name != "linear":
+                weights[0] = Weight(weights[0].pieces, transposed=True)
+            outputs, inputs = weights[0].rows_of(weight, None).shape
+            kind, fields = "Linear", {"in": inputs, "out": outputs, "bias": len(own) == 2}
+        elif name == "embedding":
+            usual = {"padding_idx": None, "max_norm": None, "scale_grad_by_freq": False, "sparse": False}
+            kind, fields = embedding(types.SimpleNamespace(**{k: call.get(k, v) for k, v in usual.items()},
+                                                           num_embeddings=weight.shape[0], embedding_dim=weight.shape[1]))
         elif name == "layer_norm":
             plain(len(own) == 2 and len(call["normalized_shape"]) == 1, "a layer norm without bias or of several "
                   "dimensions")
@@ -590,9 +509,19 @@ class Declaring:
                 bias=call.get("bias"), groups=groups, padding_mode="zeros",
                 **{k: v if isinstance(v, str) else tuple(v) if isinstance(v, (tuple, list)) else (v,) * rank
                    for k, v in sizes.items()}))
-        self.add(label, kind, [call["input"]], output, [whole(v.tensor) for v in own], **fields)
-        if kind == "Linear":
+        self.add(label, kind, [call["input"]], output, weights, **fields)
+        if name in ("linear", "embedding"):
             self.tie(call["weight"].tensor)
+
+    def first_position(self, table, looked_up):
+        """The row of a table from which on its rows, one after another, are what was looked up; 0: none is."""
+        if len(table.shape) != 2 or looked_up.tensor.device.type == "meta":
+            return 0
+        steps = looked_up.shape[-2]
+        of_samples = looked_up.tensor.detach().reshape(-1, steps, table.shape[1])
+        starts = [k for k in range(len(table.tensor) - steps + 1)
+                  if bool((of_samples == table.tensor[k:k + steps]).all())]
+        return starts[0] if len(starts) == 1 else 0
 
     def table_of(self, value):
         """The one parameter that a value is looked up in, or a part of."""

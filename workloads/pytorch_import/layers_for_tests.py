@@ -268,3 +268,111 @@ def patches():
 
 def patches_by_column():
     return Patches(lambda y: y.transpose(2, 3).flatten(2).transpose(1, 2)), IMAGE()
+
+
+class Transposed(nn.Module):
+    """A linear layer whose weight is [in, out], of rows, as GPT-2's in transformers."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(inputs, outputs) / 4), nn.Parameter(torch.randn(outputs) / 4)
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], -1)
+
+
+class Product(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs) / 4)
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+def tanh_gelu(x, cubed=0.044715):
+    return 0.5 * x * (1.0 + torch.tanh((2 / torch.pi) ** 0.5 * (x + cubed * torch.pow(x, 3.0))))
+
+
+def erf_gelu(x):
+    return x * 0.5 * (1.0 + torch.erf(x / 2 ** 0.5))
+
+
+class RowWise(nn.Module):
+    """Linear layers of the steps of all sequences, as OPT's in transformers."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = nn.Sequential(*parts)
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.size(-1))
+        return (rows + self.parts(rows)).view(x.shape)
+
+
+def transposed(gelu=tanh_gelu):
+    """A block as that of GPT-2."""
+    def run(m, ids):
+        ids = ids.view(-1, ids.shape[-1])
+        x = m.e(ids) + m.p(torch.arange(ids.shape[1]).unsqueeze(0))
+        q, k, v = (y.view(*y.shape[:2], 2, 8).transpose(1, 2) for y in m.qkv(m.n(x)).split(16, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        x = x + m.o(y.reshape(*y.shape[:2], 16).contiguous())
+        return m.h(x + m.d(gelu(m.u(x))))
+
+    return Net(run, e=nn.Embedding(20, 16), p=nn.Embedding(6, 16), n=nn.LayerNorm(16), qkv=Transposed(16, 48),
+               o=Transposed(16, 16), u=Transposed(16, 24), d=Transposed(24, 16), h=nn.Linear(16, 20)), IDS()
+
+
+def other_gelu():
+    return transposed(lambda x: tanh_gelu(x, 0.05))
+
+
+def of_rows(*parts):
+    """Positions from the third row of their table on."""
+    def run(m, ids):
+        x = m.e(ids) + m.p(torch.ones(ids.shape, dtype=torch.long).cumsum(1) + 1)
+        return m.h(m.r(x)) + m.zeros
+
+    m = Net(run, e=nn.Embedding(20, 16), p=nn.Embedding(8, 16), r=RowWise(*parts), h=nn.Linear(16, 20))
+    m.register_buffer("zeros", torch.zeros(20))
+    return m, IDS()
+
+
+def row_wise():
+    return of_rows(nn.LayerNorm(16), nn.Linear(16, 24), nn.ReLU(), Product(24, 16), nn.Dropout(0.2))
+
+
+def normed_rows():
+    """The statistics of a batch norm of rows are those of one number of every step, of sequences those of a step."""
+    return of_rows(nn.Linear(16, 16), nn.BatchNorm1d(16))
+
+
+class CrossAttention(nn.Module):
+    def __init__(self, causal=False, together=False, bias=True):
+        super().__init__()
+        self.q, self.causal, self.o = nn.Linear(16, 16, bias=bias), causal, nn.Linear(16, 16, bias=bias)
+        self.kv = nn.ModuleList(nn.Linear(12, n, bias=bias) for n in ([32] if together else [16, 16]))
+
+    def forward(self, x, memory):
+        made = [m for linear in self.kv for m in linear(memory).split(16, -1)]
+        q, k, v = (m.view(*m.shape[:2], 4, 4).transpose(1, 2) for m in (self.q(x), *made))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.o(y.transpose(1, 2).flatten(2))
+
+
+def crossed(**options):
+    def run(m, ids):
+        x = m.e(ids)
+        return m.h(erf_gelu(x + m.c(1.0 * x, torch.relu(m.m(x)))))
+
+    return Net(run, e=nn.Embedding(20, 16), m=nn.Linear(16, 12), c=CrossAttention(**options),
+               h=nn.Linear(16, 20)), IDS()
+
+
+def crossed_together():
+    return crossed(together=True, bias=False)
+
+
+def crossed_causal():
+    return crossed(causal=True)

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .layers_for_tests import GroupedAttention, WrittenNorm, turned_halves
+from .layers_for_tests import GroupedAttention, RowWise, Transposed, WrittenNorm, erf_gelu, tanh_gelu, turned_halves
 
 
 class RandomNet(nn.Module):
@@ -72,6 +72,15 @@ class Embedded(nn.Module):
         return x if self.places is None else x + self.places
 
 
+class Written(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 class First(nn.Module):
     def __init__(self, lstm):
         super().__init__()
@@ -84,7 +93,7 @@ class First(nn.Module):
 def random_tokens(draw):
     parts = []
     for _ in range(draw.randint(1, 5)):
-        kind = draw.choice(("attention", "mlp", "norm", "lstm", "drop", "encoder"))
+        kind = draw.choice(("attention", "mlp", "rows", "norm", "lstm", "drop", "encoder"))
         if kind == "attention":
             parts.append((nn.Sequential(draw.choice((nn.LayerNorm, WrittenNorm))(16), random_attention(draw)), "add"))
         elif kind == "mlp":
@@ -98,6 +107,9 @@ def random_tokens(draw):
                     draw.choice(("add", "")),
                 )
             )
+        elif kind == "rows":
+            inner = [draw.choice((nn.Linear, Transposed))(16, 16), Written(draw.choice((erf_gelu, tanh_gelu)))]
+            parts.append((draw.choice((RowWise, nn.Sequential))(*inner, nn.Dropout(0.2)), draw.choice(("add", ""))))
         elif kind == "norm":
             parts.append((draw.choice((nn.LayerNorm, nn.RMSNorm))(16), ""))
         elif kind == "lstm":

@@ -178,9 +178,10 @@ class Dropouts(torch.overrides.TorchFunctionMode):
     NAMES = WHOLE_CHANNELS | {"dropout"}
 
     def uniform(self, shape, probability):
-        """Numbers from 0 to 1."""
-        generator = torch.Generator().manual_seed(hash((tuple(map(int, shape)), probability)) % 2**31)
-        return torch.rand(tuple(shape), generator=generator)
+        """Numbers from 0 to 1, of sequences and of all their steps as rows the same."""
+        shape = tuple(map(int, shape))
+        generator = torch.Generator().manual_seed(hash((math.prod(shape), shape[-1:], probability)) % 2**31)
+        return torch.rand(shape, generator=generator)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

@@ -1,4 +1,4 @@
-"""Layers that a model writes out in operations: self-attention, RMS norms, embeddings of patches and class tokens.
+"""Layers that a model writes out in operations: attention, RMS norms, GELUs, embeddings of patches and class tokens.
 
 They are found by a few operations that they cannot do without, and are then compared, as numbers, with what the layer
 would have made of the same tensors. How a model cuts heads, turns them by their positions or repeats keys does not
@@ -17,6 +17,8 @@ CASTS = {"to", "float", "type", "type_as", "contiguous"}
 LINEAR_TO_QUERY = {name.strip("_") for name in VIEWS} | CASTS | {  # heads, rotary positions, repeated keys
     "unbind", "mul", "add", "sub", "neg", "cat", "stack", "repeat_interleave", "clone"}
 ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+GELUS = {"tanh": "gelu_tanh", "erf": "gelu"}
+IN_GELUS = {"add", "radd", "mul", "rmul", "div", "pow", *GELUS}
 
 
 @dataclasses.dataclass
@@ -24,10 +26,27 @@ class Found:
     """A layer that stands for operations; the last of them makes its result."""
     name: str
     kind: str
-    reads: Value
+    reads: list  # of Values
     result: Value
     weights: list  # per weight of the layer: the tensors whose rows it consists of, and its shape (None: of the rows)
     fields: dict
+    transposed: bool = False  # the tensors are [in, out]
+
+
+@dataclasses.dataclass
+class LinearCall:
+    """An operation that is a linear layer with weights of its own."""
+    operation: object
+    reads: Value
+    weight: Value
+    bias: Value | None
+    transposed: bool  # the weight is [in, out]
+
+    def result(self):
+        return self.operation.outputs[0]
+
+    def outputs(self):
+        return self.weight.shape[1 if self.transposed else 0]
 
 
 def function_name(o):
@@ -39,28 +58,44 @@ def near(a, b):
 
 
 def linear_of(v):
-    """The operation of a linear layer with weights of its own that makes `v`, or None."""
+    """The LinearCall that makes `v`, or None."""
     o = v.maker
-    known = o is not None and o.name == "linear" and len(o.inputs()) >= 2
-    return o if known and all(w.kind == "parameter" for w in o.inputs()[1:]) else None
+    given = o.inputs() if o is not None else []
+    if len(given) in (2, 3) and o.name == "linear":
+        reads, weight, bias = (*given, None)[:3]
+    elif len(given) == 3 and o.name == "addmm" and not o.kwargs and len(given[0].shape) == 1:
+        bias, reads, weight = given
+    else:
+        return None
+    known = all(w is None or w.kind == "parameter" for w in (weight, bias))
+    return LinearCall(o, reads, weight, bias, o.name == "addmm") if known else None
 
 
 def linear_behind(value, depends_on_input):
-    """The one linear layer from whose result a tensor of an attention is made."""
-    roots, waiting, seen = [], [value], set()
+    """The one LinearCall from whose result a tensor of an attention is made."""
+    made = [linear_of(v) for v in behind(value, lambda v, name: linear_of(v) is None and name in LINEAR_TO_QUERY,
+                                         depends_on_input)[0]]
+    plain(len(made) == 1 and made[0] is not None,
+          "attention whose query, key and value are not made of linear layers by views and rotary positions alone")
+    return made[0]
+
+
+def behind(value, passes, depends_on_input):
+    """Of what depends on the inputs: the Values that `value` is made of by operations that pass (Value that is made,
+    name of the operation), and these operations."""
+    roots, operations, waiting, seen = [], [], [value], set()
     while waiting:
         v = waiting.pop()
-        if id(v) in seen or not depends_on_input(v):
+        if v in seen or not depends_on_input(v):
             continue
-        seen.add(id(v))
+        seen.add(v)
         o = v.maker
-        if linear_of(v) is None and o is not None and o.leaf is None and function_name(o) in LINEAR_TO_QUERY:
+        if o is not None and o.leaf is None and passes(v, function_name(o)):
+            operations.append(o)
             waiting += o.inputs()
         else:
-            roots.append(linear_of(v))
-    plain(len(roots) == 1 and roots[0] is not None,
-          "attention whose query, key and value are not made of linear layers by views and rotary positions alone")
-    return roots[0]
+            roots.append(v)
+    return roots, operations
 
 
 def turned(x, base):
@@ -123,6 +158,8 @@ class WrittenOut:
                     unknown(o, e)
             elif function_name(o) in ("mul", "rmul"):
                 self.rms_norm(o)
+            elif o.name in GELUS:
+                self.gelu(o)
             elif o.name in ("cat", "concat", "concatenate"):
                 self.class_token(o)
 
@@ -136,54 +173,75 @@ class WrittenOut:
         plain(mask is None or not self.depends_on_input(mask), "attention with a mask that depends on the inputs")
         is_causal = bool(given["is_causal"]) or mask is not None and causal(mask.tensor)
         first = [linear_behind(v, self.depends_on_input) for v in (query, key, value)]
-        plain(len({id(p.inputs()[0]) for p in first}) == 1, "attention to another sequence")
-        together = first[0] is first[1] is first[2]
-        plain(together or len(set(map(id, first))) == 3, "attention whose query, key and value share a linear layer")
+        parts = list({id(p.operation): p for p in first}.values())  # in the order of their weights in the layer
+        x, memory, of_values = (self.sequences(p.reads) for p in first)
+        plain(memory is of_values and (x is memory or len(parts) > 1 and first[0].operation is not first[1].operation),
+              "attention to several sequences")
+        plain(len(parts) != 2 or first[1].operation is first[2].operation,
+              "attention whose query shares a linear layer with its key or its value")
         result = next(v for v in o.outputs if v is not None)
         last = self.linear_after(result)
         scale = given.get("scale")
         scaled = 1 if scale is None else 1 / (scale * math.sqrt(query.shape[3]))  # the query, for 1 / sqrt(width)
-        fields = {"width": first[0].inputs()[0].shape[-1], "heads": query.shape[1], "causal": is_causal}
-        fields.update(self.heads_of(first, together, query, key, value, scaled))
-        x = last.inputs()[0]
-        plain(near(x.tensor.detach(), result.tensor.detach().transpose(1, 2).flatten(2)),
+        fields = {"width": x.shape[-1], "heads": query.shape[1]}
+        of_heads = self.heads_of(parts, query, key, value, scaled)
+        before = self.sequences(last.reads)
+        plain(near(before.tensor.detach(), result.tensor.detach().transpose(1, 2).flatten(2)),
               "attention whose heads are not put side by side")
-        parts = first[:1] if together else first
-        biases = [len(p.inputs()) > 2 for p in parts]
+        biases = [p.bias is not None for p in parts]
         plain(len(set(biases)) == 1, "attention with a bias for some of query, key and value")
-        weights = [([p.inputs()[1].tensor for p in parts], None)]
-        if biases[0]:
-            weights.append(([p.inputs()[2].tensor for p in parts], None))
-        weights += [([w.tensor], None) for w in last.inputs()[1:]]
-        fields.update({} if biases[0] else {"qkv_bias": False}, **{} if len(last.inputs()) > 2 else
-                      {"proj_bias": False})
-        plain(last.inputs()[1].shape[0] == fields["width"], "attention of a width other than its linear layers'")
-        for p in [*parts, last]:
-            if p.leaf is not None:
-                untouched(p.leaf.module)
+        plain(len({p.transposed for p in (*parts, last)}) == 1, "attention with some weights transposed")
+        if x is memory:
+            plain(len(parts) != 2, "attention whose key and value share a linear layer")
+            kind, reads, groups = "Attention", [x], [parts]
+            fields.update({"causal": is_causal, **of_heads}, **{} if biases[0] else {"qkv_bias": False},
+                          **{} if last.bias is not None else {"proj_bias": False})
+        else:
+            plain(not is_causal and not of_heads.keys() - {"inner"},
+                  "attention to another sequence that is causal, has rotary positions or shares keys")
+            plain(biases[0] == (last.bias is not None), "attention with a bias for some of its linear layers")
+            kind, reads, groups = "CrossAttention", [x, memory], [parts[:1], parts[1:]]
+            fields.update({"memory": memory.shape[-1], **of_heads}, **{} if biases[0] else {"bias": False})
+        plain(last.outputs() == fields["width"], "attention of a width other than its linear layers'")
+        weights = []
+        for group in (*groups, [last]):
+            weights.append(([p.weight.tensor for p in group], None))
+            if group[0].bias is not None:
+                weights.append(([p.bias.tensor for p in group], None))
+        for p in (*parts, last):
+            if p.operation.leaf is not None:
+                untouched(p.operation.leaf.module)
         for p in parts:
-            for inner in self.between(p, last):
+            for inner in self.between(p.operation, last.operation):
                 self.found[id(inner)] = None
-        self.found[id(last)] = Found(self.name_of(last), "Attention", first[0].inputs()[0], last.outputs[0], weights,
-                                     fields)
+        self.found[id(last.operation)] = Found(self.name_of(last.operation), kind, reads, last.result(), weights, fields,
+                                               last.transposed)
+
+    def sequences(self, v):
+        """The sequences of whose steps `v` has the rows; `v` itself, if it is none of rows."""
+        while len(v.shape) == 2 and v.maker is not None and function_name(v.maker) in LINEAR_TO_QUERY and len(
+                v.maker.inputs()) == 1:
+            v = v.maker.inputs()[0]
+        return v
 
     def linear_after(self, result):
         while self.readers.get(result) and function_name(self.readers[result][0]) in LINEAR_TO_QUERY:
             result = self.readers[result][0].outputs[0]
         last = self.readers[result][0] if self.readers.get(result) else None
-        plain(last is not None and linear_of(last.outputs[0]) is last, "attention that no linear layer reads")
+        last = linear_of(last.outputs[0]) if last is not None and last.outputs[0] is not None else None
+        plain(last is not None and last.reads is result, "attention that no linear layer reads")
         return last
 
-    def heads_of(self, first, together, query, key, value, scaled):
+    def heads_of(self, parts, query, key, value, scaled):
         """The fields that say how query, key and value were made of the linear layers' results. scaled: how much the
         query has to be larger than it is in the layer."""
         heads, width = query.shape[1], query.shape[3]
-        made = [p.outputs[0].tensor.detach() for p in first]
-        if together:
-            rest = made[0].shape[-1] - heads * width
+        made = [p.result().tensor.detach().reshape(*self.sequences(p.reads).shape[:2], -1) for p in parts]
+        if len(made) < 3:  # the last of them has keys and values, the only one queries, too
+            rest = made[-1].shape[-1] - (heads * width if len(made) == 1 else 0)
             plain(rest > 0 and rest % (2 * width) == 0, "attention of a width other than its linear layers'")
-            made = made[0].split([heads * width, rest // 2, rest // 2], -1)
-        plain(all(m.dim() == 3 and m.shape[-1] % width == 0 for m in made), "attention of another form")
+            made[-1:] = made[-1].split([heads * width, rest // 2, rest // 2][-(4 - len(made)):], -1)
+        plain(all(m.shape[-1] % width == 0 for m in made), "attention of another form")
         q, k, v = (m.unflatten(-1, (-1, width)).transpose(1, 2) for m in made)
         q_read, k_read, v_read = (x.tensor.detach() for x in (query, key, value))
         kv_heads = k.shape[1]
@@ -199,9 +257,30 @@ class WrittenOut:
         plain(near(q_read, q * scaled) and near(k_read, k) and near(v_read, v),
               "attention whose heads are not cut as query, key and value, or with positions of another form")
         fields = {"rotary": rotary} if rotary else {}
-        if heads * width != first[0].inputs()[0].shape[-1]:
+        if heads * width != self.sequences(parts[0].reads).shape[-1]:
             fields["inner"] = heads * width
         return {**fields, "kv_heads": kv_heads} if kv_heads != heads else fields
+
+    def gelu(self, o):
+        """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) or x / 2 (1 + erf(x / sqrt(2)))."""
+        made, form = o.outputs[0], {"approximate": "tanh"} if o.name == "tanh" else {}
+        if made.tensor.device.type == "meta":
+            return
+        in_gelu = lambda v, name: name in IN_GELUS
+        read = [v for operation in behind(made, in_gelu, self.depends_on_input)[1] for v in operation.inputs()]
+        for _ in range(3):  # + 1, times x, halved; in some order
+            readers = self.readers.get(made, [])
+            if len(readers) != 1 or readers[0].leaf is not None or function_name(readers[0]) not in IN_GELUS:
+                return
+            made = readers[0].outputs[0]
+            for x in read:
+                if not near(made.tensor.detach(), torch.nn.functional.gelu(x.tensor.detach(), **form)):
+                    continue
+                for operation in behind(made, lambda v, name: v is not x and name in IN_GELUS, self.depends_on_input)[1]:
+                    self.found[id(operation)] = None
+                self.found[id(made.maker)] = Found(self.name_of(o), "Activation", [x], made, [],
+                                                   {"function": GELUS[o.name]})
+                return
 
     def rms_norm(self, o):
         """weight x / sqrt(mean(x^2) + epsilon), where `o` is the product with the weight."""
@@ -246,7 +325,7 @@ class WrittenOut:
             return
         for operation in inner:
             self.found[id(operation)] = None
-        self.found[id(o)] = Found(self.name_of(o), "RmsNorm", x, result, [([weights[0].tensor], None)],
+        self.found[id(o)] = Found(self.name_of(o), "RmsNorm", [x], result, [([weights[0].tensor], None)],
                                   {"features": weight.shape[0], "epsilon": epsilon})
 
     def patches(self, o):
@@ -278,7 +357,7 @@ class WrittenOut:
         for operation in views:
             self.found[id(operation)] = None
         self.found[id(views[-1])] = Found(
-            self.name_of(o), "PatchEmbedding", given[0], made, [([v.tensor], None) for v in given[1:]],
+            self.name_of(o), "PatchEmbedding", [given[0]], made, [([v.tensor], None) for v in given[1:]],
             {"channels": kernel[1], "patch": patch, "width": kernel[0]})
 
     def class_token(self, o):
@@ -296,7 +375,7 @@ class WrittenOut:
         if token.kind != "parameter" or math.prod(token.shape) != width or token.tensor.device.type == "meta":
             return
         if torch.equal(given[0].tensor.detach(), token.tensor.detach().reshape(1, 1, width).expand(given[0].shape)):
-            self.found[id(o)] = Found(self.name_of(o), "ClassToken", given[1], o.outputs[0],
+            self.found[id(o)] = Found(self.name_of(o), "ClassToken", [given[1]], o.outputs[0],
                                       [([token.tensor], (width,))], {"width": width})
 
     def between(self, first, last):
