@@ -68,7 +68,7 @@ std::string failed_runs(std::span<const StudyRun> runs) {
   if (groups.empty()) return text + "None.\n";
   text += markdown_head({"system", "outcome", "runs", "workloads", "reason of the first"});
   for (const auto& [key, group] : groups) {
-    text += "|" + markdown_cell(markdown_text(key.first)) + markdown_cell(key.second) +
+    text += "|" + markdown_cell(markdown_text(title_of(key.first, ""))) + markdown_cell(key.second) +
             markdown_cell(std::to_string(group.count)) +
             markdown_cell(markdown_text(fmt::format("{}", fmt::join(group.workloads, ", ")))) +
             markdown_cell(markdown_text(group.reason)) + "\n";

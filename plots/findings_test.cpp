@@ -216,7 +216,7 @@ TEST(Study, HoldsTheVirtualClockAgainstTheWallClock) {
   const std::string page = findings_page(study, records).markdown;
   EXPECT_NE(page.find("A middle error of 10.0 %."), std::string::npos) << page;  // of 10, 25 and 6.7 %
   EXPECT_NE(page.find("| 66.7 % (2 of 3) |"), std::string::npos) << page;  // one_f_one_b before zero_bubble is wrong
-  EXPECT_NE(page.find("| gpipe | 1 | 10.0 % | 10.0 % | 10.0 % | +10.0 % | 100.0 % (2 of 2) |"), std::string::npos)
+  EXPECT_NE(page.find("| GPipe | 1 | 10.0 % | 10.0 % | 10.0 % | +10.0 % | 100.0 % (2 of 2) |"), std::string::npos)
       << page;
   EXPECT_NE(page.find("| 199.5 ms | 149.6 ms | -25.0 % |"), std::string::npos) << page;
   EXPECT_NE(error_of(R"({"validation": {"name": "all", "by": "sistem"}})").find("did you mean 'system'?"),

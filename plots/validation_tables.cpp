@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "results/comparison_rows.h"
+
 namespace sluice {
 namespace {
 
@@ -70,10 +72,12 @@ void add_cases(FilledTable& table, const Validation& v) {
   for (const ValidatedCase& c : v.cases)
     if (std::abs(c.error()) > kListed) beyond.push_back(&c);
   std::ranges::sort(beyond, [](const auto* a, const auto* b) { return std::abs(a->error()) > std::abs(b->error()); });
-  for (const ValidatedCase* c : beyond)
-    table.lines.push_back({{c->label},
+  for (const ValidatedCase* c : beyond) {
+    const std::string rest = c->label.starts_with(c->system) ? c->label.substr(c->system.size()) : " " + c->label;
+    table.lines.push_back({{title_of(c->system, "") + rest},
                            {milliseconds_cell(c->wall), milliseconds_cell(c->simulated), percent_cell(c->error(), "+"),
                             percent_cell(c->round_spread)}});
+  }
 }
 
 }  // namespace
@@ -86,7 +90,8 @@ FilledTable fill(const ValidationTable& table, const Validation& v) {
        {std::pair(By::system, &v.by_system), std::pair(By::workload, &v.by_workload),
         std::pair(By::micro_batch, &v.by_micro_batch), std::pair(By::transport, &v.by_transport)})
     if (by == table.by)
-      for (const auto& [name, errors] : *groups) add_group(filled, name, errors);
+      for (const auto& [name, errors] : *groups)
+        add_group(filled, by == By::system ? title_of(name, "") : name, errors);
   return filled;
 }
 

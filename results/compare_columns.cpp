@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
+#include "results/comparison_rows.h"
 #include "results/fields.h"
 
 namespace sluice {
@@ -124,7 +125,8 @@ std::vector<Column> made_columns() {
        .cell =
            [](Row row, In in) {
              const auto& chosen = in.options.columns;
-             return chosen.empty() || std::ranges::count(chosen, "options") > 0 ? row.system : row.label;
+             const bool apart = chosen.empty() || std::ranges::count(chosen, "options") > 0;
+             return apart ? title_of(row.system, "") : title_of(row);
            }},
       {.name = "options", .heading = "options", .right = false, .cell = [](Row row, In) { return row.options; }},
       {.name = "ranks",

@@ -5,6 +5,7 @@
 #include "harness/base/visible_text.h"
 #include "results/compare.h"
 #include "results/compare_columns.h"
+#include "results/comparison_rows.h"
 #include "results/fields.h"
 #include "results/model_error.h"
 #include "results/tell_apart.h"
@@ -45,23 +46,25 @@ std::string to_table(std::span<const Comparison> comparisons, const CompareOptio
     const auto shown = [&](const std::string& name) {
       return form == TableForm::markdown ? markdown_text(name) : visible(name);
     };
-    if (!c.baseline.empty()) text += fmt::format("  ratio: to {}\n", shown(c.baseline));
+    const auto base = std::ranges::find(c.rows, true, &ComparisonRow::baseline);
+    const std::string base_title = base == c.rows.end() ? "" : shown(title_of(*base));
+    if (!base_title.empty()) text += fmt::format("  ratio: to {}\n", base_title);
     if (same)
       text +=
-          fmt::format("  ~  cannot be told apart from {}: {}\n", shown(c.baseline),
+          fmt::format("  ~  cannot be told apart from {}: {}\n", base_title,
                       c.clock == "wall" ? "the ranges of 5 or more seeds, or else the intervals of their steps, overlap"
                                         : "within " + model_error_text(model_error(c.cost_source)));
     if (missed && options.sort.empty()) text += "  behind the others: rows that miss the target in all their seeds\n";
     if (unknown) text += "  ?  too few steps for an interval, so nothing is said about a difference\n";
-    if (const std::string places = places_text(c); !places.empty()) text += "  " + shown(places) + "\n";
-    for (const Verdict& verdict : c.verdicts) text += "  " + shown(to_text(verdict)) + "\n";
+    if (const std::string places = places_text(c, title_of); !places.empty()) text += "  " + shown(places) + "\n";
+    for (const Verdict& verdict : verdicts(c, title_of)) text += "  " + shown(to_text(verdict)) + "\n";
     const std::string baseline = options.baseline.empty() ? kReferenceSystem : options.baseline;
-    if (c.baseline.empty())
+    if (base_title.empty())
       text += fmt::format("  no ratio: no run of {} with this workload, batch, clock and learning rate; add one\n",
-                          shown(baseline));
+                          shown(title_of(baseline, "")));
     if (!reference && baseline != kReferenceSystem)
       text += fmt::format("  no run of {} with this workload, batch, clock and learning rate; add one as a reference\n",
-                          kReferenceSystem);
+                          title_of(kReferenceSystem, ""));
   }
   return text.empty() ? "no records\n" : text;
 }

@@ -76,8 +76,8 @@ TEST(Compare, SaysOnceThatTheBaselineDidNotRun) {
     return found;
   };
   const std::vector<Record> without = {run("gpipe", 4, 1), run("fsdp", 4, 1)};
-  EXPECT_EQ(notes({}, without), std::vector<std::string>{"no ratio: no run of single_device"});
-  EXPECT_EQ(notes({.baseline = "gpipe"}, without), std::vector<std::string>{"no run of single_device"});
+  EXPECT_EQ(notes({}, without), std::vector<std::string>{"no ratio: no run of Single device"});
+  EXPECT_EQ(notes({.baseline = "gpipe"}, without), std::vector<std::string>{"no run of Single device"});
   EXPECT_EQ(notes({}, {run("gpipe", 4, 1), run("single_device", 1, 1)}), std::vector<std::string>{});
 }
 
@@ -92,7 +92,7 @@ TEST(Compare, SaysWhatCannotBeToldApart) {
   const std::string table = to_table(std::vector<Comparison>{c});
   EXPECT_NE(table.find("1.00x ~"), std::string::npos) << table;
   EXPECT_NE(table.find("1.44x ?"), std::string::npos) << table;
-  EXPECT_NE(table.find("cannot be told apart from single_device"), std::string::npos) << table;
+  EXPECT_NE(table.find("cannot be told apart from Single device"), std::string::npos) << table;
 }
 
 TEST(Compare, AggregatesOverSeeds) {
@@ -134,7 +134,7 @@ TEST(Compare, AnOptionThatIsNotTheDefaultIsShownWhereItIsConstantInItsSystem) {
   const CompareOptions few = {.columns = {"system", "throughput"}};
   for (const TableForm form : {TableForm::text, TableForm::markdown, TableForm::latex}) {
     EXPECT_NE(to_table(all, {}, form).find("recompute=all"), std::string::npos);
-    EXPECT_NE(to_table(all, few, form).find("gpipe recompute=all"), std::string::npos) << to_table(all, few, form);
+    EXPECT_NE(to_table(all, few, form).find("GPipe recompute=all"), std::string::npos) << to_table(all, few, form);
   }
 }
 
@@ -170,9 +170,9 @@ TEST(Compare, OnTheVirtualClockADistanceInsideTheModelsErrorIsATie) {
   EXPECT_EQ(row(all[0], "gpipe").differs, false);
   EXPECT_EQ(row(all[0], "fsdp").differs, true);
   const std::string table = to_table(all);
-  EXPECT_NE(table.find("cannot be told apart from single_device: within the model's error of 8 %"), std::string::npos)
+  EXPECT_NE(table.find("cannot be told apart from Single device: within the model's error of 8 %"), std::string::npos)
       << table;
-  EXPECT_NE(table.find("1. fsdp; 2. gpipe, single_device"), std::string::npos) << table;
+  EXPECT_NE(table.find("1. FSDP; 2. GPipe, Single device"), std::string::npos) << table;
   EXPECT_EQ(to_json(all)[0]["places"].size(), 2u);
 }
 

@@ -5,8 +5,10 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
+#include "harness/pipeline/system.h"
 #include "results/fields.h"
 #include "results/metrics.h"
+#include "results/system_style.h"
 
 namespace sluice {
 namespace {
@@ -45,7 +47,7 @@ bool can_filter(const Field& field) {
   return !field.column.empty() && (field.kind == FieldKind::setting || field.name == "outcome");
 }
 
-// None where the record lacks it; the optimizer's kind, and its whole text.
+// None where the record lacks it; all names of a system; the optimizer's kind, and its whole text.
 std::vector<std::string> values_of(const Record& r, const std::string& key) {
   if (key == "commit") return {r.environment.machine ? r.environment.machine->commit : ""};
   if (key == "rate") return {r.tuning ? "tuned" : "given"};
@@ -53,6 +55,12 @@ std::vector<std::string> values_of(const Record& r, const std::string& key) {
   if (key == "optimizer") {
     if (!r.optimizer) return {};
     return {to_json(*r.optimizer).at("kind").get<std::string>(), optimizer_text(r)};
+  }
+  if (key == "system") {
+    std::vector<std::string> names = {r.system, system_style(r.system).title};
+    if (const System* known = system_called(r.system))
+      names.insert(names.end(), known->aliases.begin(), known->aliases.end());
+    return names;
   }
   if (const Field* field = find_field(key); field && can_filter(*field)) {
     const FlatCell cell = field->get(r);

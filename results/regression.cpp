@@ -9,6 +9,7 @@
 
 #include "harness/base/quantities.h"
 #include "results/compare.h"
+#include "results/comparison_rows.h"
 #include "results/tell_apart.h"
 
 namespace sluice {
@@ -52,7 +53,7 @@ class Comparer {
 
   RegressionRow row_of(const Found& found, const std::string& metric) const {
     const std::string& shared = found.comparison->options;
-    const std::string label = found.row->label + (shared.empty() ? "" : " " + shared);
+    const std::string label = title_of(*found.row) + (shared.empty() ? "" : " " + shared);
     return {found.comparison->workload, found.comparison->clock, label, found.row->ranks, metric};
   }
 

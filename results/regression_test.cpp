@@ -87,6 +87,8 @@ TEST(RecordFilter, KeepsWhatMeetsEveryFilter) {
   std::vector<Record> records = {run("gpipe", 1), run("hanayo", 1), run("hanayo", 1, 1000, Clock::wall)};
   records[0].environment.machine = {.commit = "abc123"};
   EXPECT_EQ(filtered(records, {"system=hanayo"}).size(), 2u);
+  EXPECT_EQ(filtered(records, {"system=Hanayo"}).size(), 2u);
+  EXPECT_EQ(filtered(records, {"system!=Hanayo"}).size(), filtered(records, {"system!=hanayo"}).size());
   EXPECT_EQ(filtered(records, {"system=gpipe,hanayo", "clock!=wall"}).size(), 2u);
   EXPECT_EQ(filtered(records, {"ranks=4", "recompute=no"}).size(), 3u);
   EXPECT_EQ(filtered(records, {"commit=abc"}).size(), 1u);

@@ -174,7 +174,7 @@ std::vector<std::vector<std::string>> cells_of(const StableRates& of) {
   for (const double rate : of.rates) lines[0].push_back(fmt::format("{:g}", rate));
   lines[0].emplace_back("first divergence");
   for (const StableRateRow& row : of.rows) {
-    lines.push_back({row.label, rate_text(row, of)});
+    lines.push_back({title_of(row), rate_text(row, of)});
     for (const auto& runs : row.runs) lines.back().push_back(runs_text(runs));
     lines.back().push_back(row.first_divergence ? fmt::format("update {}", row.first_divergence.value())
                                                 : row.reason.substr(0, 60));

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <span>
 
+#include "results/comparison_rows.h"
 #include "results/metrics.h"
 #include "results/statistics.h"
 
@@ -246,7 +247,8 @@ std::string to_table(const Validation& v, double limit) {
        {std::pair("by system", &v.by_system), std::pair("by workload", &v.by_workload),
         std::pair("by samples in a micro-batch", &v.by_micro_batch), std::pair("by transport", &v.by_transport)}) {
     text += fmt::format("{}\n", heading);
-    for (const auto& [name, errors] : *groups) text += row(name, errors.time);
+    for (const auto& [name, errors] : *groups)
+      text += row(groups == &v.by_system ? title_of(name, "") : name, errors.time);
   }
   text += "all\n" + row("seconds of an update", v.time) + row("peak memory of a rank", v.memory);
   if (v.rounds.cases > 0)

@@ -53,7 +53,7 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
     "distances": "a mask that is neither causal nor of nothing",
     "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
-    "other_gelu": "the function pow", "normed_rows": "BatchNorm of rows of all sequences",
+    "other_gelu": "the function pow", "own_gelu_scaled": "the gradient of", "normed_rows": "BatchNorm of rows of all sequences",
     "crossed_causal": "attention to another sequence that is causal",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same
@@ -83,6 +83,8 @@ ACCEPTED = ("plain", "bn3d", "frozen", "attention", "pos_plain", "pos_zeros", "p
             "dropouts", "encoder", "lstm", "cnn", "up", "kw", "compiled", "compiled_part", "ckpt", "ckpt_reentrant")
 BLOCK = ("Embedding RmsNorm Attention Add RmsNorm Linear Activation Linear Multiply Linear Add Linear "
          "CrossEntropyLoss")
+AS_GPT2 = ("Embedding PositionEmbedding LayerNorm Attention Add Linear Activation Linear Add Linear "
+           "CrossEntropyLoss")
 CROSSED = "Embedding Linear Activation CrossAttention Add Activation Linear CrossEntropyLoss"
 AS_LAYERS = {
     "gates": "Conv2d GroupNorm Activation Pool2d Conv2d Activation Conv2d Activation Multiply Activation Pool2d "
@@ -96,8 +98,7 @@ AS_LAYERS = {
     "grouped": BLOCK, "grouped_together": BLOCK, "masked": BLOCK,
     "patches": "PatchEmbedding ClassToken PositionEmbedding SequencePool Linear CrossEntropyLoss",
     "squares": "Linear Multiply Linear CrossEntropyLoss",
-    "transposed": "Embedding PositionEmbedding LayerNorm Attention Add Linear Activation Linear Add Linear "
-                  "CrossEntropyLoss",
+    "transposed": AS_GPT2, "own_gelu": AS_GPT2,
     "row_wise": "Embedding PositionEmbedding LayerNorm Linear Activation Linear Dropout Add Linear CrossEntropyLoss",
     "crossed": CROSSED, "crossed_together": CROSSED,
     "pooled_words": "Embedding SequencePool SequencePool SequencePool Concat Linear CrossEntropyLoss",

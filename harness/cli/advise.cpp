@@ -15,6 +15,7 @@
 #include "harness/cli/case_flags.h"
 #include "harness/program/staleness.h"
 #include "harness/sim/compute_seconds.h"
+#include "results/comparison_rows.h"
 #include "results/model_error.h"
 
 namespace sluice {
@@ -429,7 +430,7 @@ std::vector<AdviceRow> rows_of(const Advice& advice, AdviceKind kind) {
 std::string shared_first_place(const std::vector<AdviceRow>& rows) {
   std::vector<std::string> first;
   for (const AdviceRow& row : rows)
-    if (row.place == 1) first.push_back(row.best->system->name);
+    if (row.place == 1) first.push_back(title_of(row.best->system->name, ""));
   if (first.size() < 2) return "";
   const std::string shown = first.front(), last = first.back();
   first.pop_back();

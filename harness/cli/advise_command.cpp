@@ -17,16 +17,14 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/timeline_page.h"
 #include "harness/cli/torchtitan.h"
+#include "results/comparison_rows.h"
 #include "results/model_error.h"
 
 namespace sluice {
 
 namespace {
 
-std::string name_of(const Candidate& c) {
-  const std::string options = options_text(c);
-  return c.system->name + (options.empty() ? "" : " " + options);
-}
+std::string name_of(const Candidate& c) { return title_of(c.system->name, options_text(c)); }
 
 // Per update.
 int microbatches_of(const Candidate& c) {

@@ -209,7 +209,7 @@ TEST(Advise, RowsWithinTheModelsErrorShareAPlace) {
             "1= zero_bubble; 1= gpipe; 3 one_f_one_b; 4 chimera; ");
   EXPECT_EQ(places_and_names(rows_of(advice, AdviceKind::after_the_batch)), "1 pipedream; ");
   EXPECT_EQ(shared_first_place(rows_of(advice, AdviceKind::synchronous)),
-            "zero_bubble and gpipe share the first place; the plan below is that of zero_bubble, the fastest, since "
+            "Zero bubble and GPipe share the first place; the plan below is that of Zero bubble, the fastest, since "
             "none is one device or plain data parallelism");
   EXPECT_EQ(shared_first_place(rows_of(advice, AdviceKind::after_the_batch)), "");
   EXPECT_EQ(why_slower(advice.candidates[1], advice.candidates[0]), "tie");
@@ -222,8 +222,8 @@ TEST(Advise, TheSimplestOfTheFirstPlaceIsAdvised) {
   const std::vector<AdviceRow> rows = rows_of(advice, AdviceKind::synchronous);
   EXPECT_EQ(places_and_names(rows), "1= data_parallel; 1= dapple; 1= zero_bubble; 1= fsdp; 5 single_device; ");
   EXPECT_EQ(shared_first_place(rows),
-            "data_parallel, dapple, zero_bubble and fsdp share the first place; the plan below is that of "
-            "data_parallel, the simplest: data parallelism without a pipeline");
+            "Data parallel, DAPPLE, Zero bubble and FSDP share the first place; the plan below is that of "
+            "Data parallel, the simplest: data parallelism without a pipeline");
   Advice slow = advice;
   slow.candidates.back().samples_per_second = 99;
   EXPECT_EQ(rows_of(slow, AdviceKind::synchronous).front().best->system->name, "single_device");

@@ -13,6 +13,7 @@
 #include "harness/cli/evaluated_plan.h"
 #include "harness/cli/timeline_page.h"
 #include "harness/cli/torchtitan.h"
+#include "results/comparison_rows.h"
 
 namespace sluice {
 
@@ -34,10 +35,12 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
     fmt::print("{}\n", documents.dump(2));
   } else {
     const RateColumns columns(plans.empty() ? std::nullopt : plans.front().rates());
-    fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11}{} {:>7} {:>9} {:>10}\n", "system", "stages", "ranks", "update",
+    std::size_t wide = 6;
+    for (const EvaluatedPlan& e : plans) wide = std::max(wide, title_of(e.c.system, "").size());
+    fmt::print("{:<{}} {:>6} {:>5} {:>10} {:>11}{} {:>7} {:>9} {:>10}\n", "system", wide, "stages", "ranks", "update",
                "samples/s", columns.heading(), "bubble", "peak/rank", "search");
     for (const EvaluatedPlan& e : plans)
-      fmt::print("{:<18} {:>6} {:>5} {:>10} {:>11.4g}{} {:>6.1f}% {:>9} {:>10}\n", e.c.system,
+      fmt::print("{:<{}} {:>6} {:>5} {:>10} {:>11.4g}{} {:>6.1f}% {:>9} {:>10}\n", title_of(e.c.system, ""), wide,
                  e.p.plan.stages.size() / static_cast<std::size_t>(group_size(e.p)), e.p.ranks.devices.size(),
                  to_text(Seconds(e.update_seconds)), e.samples_per_second(), columns.cells(e.rates()),
                  100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));

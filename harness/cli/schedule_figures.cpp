@@ -17,6 +17,7 @@
 #include "harness/program/pytorch_table.h"
 #include "harness/sim/chain_clock.h"
 #include "harness/sim/latency_cluster.h"
+#include "results/comparison_rows.h"
 
 namespace sluice {
 
@@ -288,8 +289,7 @@ std::string schedule_comparison(const std::vector<OrderOfOps>& orders, const std
   std::iota(places.begin(), places.end(), std::size_t{0});
   std::ranges::stable_sort(places, {}, [&](std::size_t i) { return figures[i].seconds_per_microbatch; });
   const auto label = [&](std::size_t i) {
-    const std::string options = chosen_options(orders[i]);
-    return orders[i].name + (options.empty() ? "" : " " + options) +
+    return title_of(orders[i].name, chosen_options(orders[i])) +
            (orders[i].rule.synchronous() ? "" : " (asynchronous)");
   };
   std::size_t wide = 6;

@@ -35,7 +35,7 @@ TEST_F(Cli, TheTableOfSeveralSystemsSaysWhichReject) {
   const Finished f = sluice({"schedule", "-s", "1f1b,chimera,gpipe", "-n", "3", "-m", "6"});
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("no schedule: chimera"), std::string::npos) << f.out;
-  EXPECT_NE(f.out.find("one_f_one_b"), std::string::npos);
+  EXPECT_NE(f.out.find("1F1B"), std::string::npos);
   rejects({"schedule", "-s", "gpipe,breadth_first", "--set", "variant=h1"}, {"--set", "unknown option 'variant'"});
   rejects({"schedule", "-s", "gpipe,1f1b", "--csv"}, {"--csv", "is of one order"});
   rejects({"schedule"}, {"--system is missing"});
@@ -200,7 +200,7 @@ TEST_F(Cli, APyTorchTableGoesOutAndComesBack) {
   const Finished compared = sluice({"schedule", "--from", at("v.csv"), "--system", "1f1b,gpipe", "--costs", "2/2/2+1"});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_NE(compared.out.find(at("v.csv")), std::string::npos);
-  EXPECT_NE(compared.out.find("one_f_one_b"), std::string::npos);
+  EXPECT_NE(compared.out.find("1F1B"), std::string::npos);
   EXPECT_NE(sluice({"schedule", "--from", at("v.csv"), "--text"}).out.find("rank 0  F0"), std::string::npos);
 }
 

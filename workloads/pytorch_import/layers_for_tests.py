@@ -298,6 +298,22 @@ def erf_gelu(x):
     return x * 0.5 * (1.0 + torch.erf(x / 2 ** 0.5))
 
 
+class OwnGelu(torch.autograd.Function):
+    """With a backward of its own, as Bloom's in transformers."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return tanh_gelu(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            return torch.autograd.grad(tanh_gelu(x), x, ctx.scale * gradient)[0], None
+
+
 class RowWise(nn.Module):
     """Linear layers of the steps of all sequences, as OPT's in transformers."""
 
@@ -322,6 +338,15 @@ def transposed(gelu=tanh_gelu):
 
     return Net(run, e=nn.Embedding(20, 16), p=nn.Embedding(6, 16), n=nn.LayerNorm(16), qkv=Transposed(16, 48),
                o=Transposed(16, 16), u=Transposed(16, 24), d=Transposed(24, 16), h=nn.Linear(16, 20)), IDS()
+
+
+def own_gelu(scale=1.0):
+    return transposed(lambda x: OwnGelu.apply(x, scale))
+
+
+def own_gelu_scaled():
+    """Its backward is not that of what it computes."""
+    return own_gelu(1.5)
 
 
 def other_gelu():

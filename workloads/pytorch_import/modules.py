@@ -250,7 +250,7 @@ class Part:
         env.update(zip(self.weights + self.buffers, states))
         samples = inputs[0].shape[0]
         for o, args, kwargs in self.steps:
-            result = o.function(*given(args, env, samples), **given(kwargs, env, samples))
+            result = o.in_torchscript(*given(args, env, samples), **given(kwargs, env, samples))
             for v, t in zip(o.outputs, tree.tree_leaves(result)):
                 if v is not None:
                     env[v] = t if o.settings is None or o.settings.gradients else t.detach()

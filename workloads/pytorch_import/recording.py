@@ -88,6 +88,7 @@ class Operation:
 
     def __init__(self, function, args, kwargs, path, leaf, settings=None, region=None):
         self.function, self.args, self.kwargs, self.path, self.leaf = function, args, kwargs, path, leaf
+        self.in_torchscript = function  # what computes the same, where TorchScript does not know it
         self.settings = settings
         # The activation checkpoint that it runs in: its number, and whether running it again ends where nothing more is
         # needed. None: in none.
@@ -327,6 +328,7 @@ class Recorder(torch.overrides.TorchFunctionMode):
                 recorder.paused -= 1
             run_again = lambda *a, **k: function.apply(*a, **k)
             run_again.__name__ = function.__name__
+            run_again.with_own_backward = True
             recorder.functions.add(function)
             recorder.add(run_again, given[0], given[1], made)
             return made

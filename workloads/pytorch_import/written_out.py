@@ -5,6 +5,7 @@ would have made of the same tensors. How a model cuts heads, turns them by their
 matter for that.
 """
 import dataclasses
+import functools
 import math
 
 import torch
@@ -160,6 +161,8 @@ class WrittenOut:
                 self.rms_norm(o)
             elif o.name in GELUS:
                 self.gelu(o)
+            elif hasattr(o.function, "with_own_backward"):
+                self.function_of_its_own(o)
             elif o.name in ("cat", "concat", "concatenate"):
                 self.class_token(o)
 
@@ -280,6 +283,18 @@ class WrittenOut:
                     self.found[id(operation)] = None
                 self.found[id(made.maker)] = Found(self.name_of(o), "Activation", [x], made, [],
                                                    {"function": GELUS[o.name]})
+                return
+
+    def function_of_its_own(self, o):
+        """A torch.autograd.Function that computes a GELU."""
+        x, made = o.inputs()[0], o.outputs[0]
+        if len(o.inputs()) != 1 or len(o.outputs) != 1 or made.tensor.device.type == "meta":
+            return
+        for form, name in (({"approximate": "tanh"}, "gelu_tanh"), ({}, "gelu")):
+            gelu = functools.partial(torch.nn.functional.gelu, **form)
+            if near(made.tensor.detach(), gelu(x.tensor.detach())):
+                o.in_torchscript = gelu
+                self.found[id(o)] = Found(self.name_of(o), "Activation", [x], made, [], {"function": name})
                 return
 
     def rms_norm(self, o):
