@@ -141,7 +141,7 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   const FindingsPage page = findings_page(study, records);
   EXPECT_NE(page.markdown.find("| up to 1.5x | h2 over GPipe | "), std::string::npos) << page.markdown;
   EXPECT_NE(page.markdown.find("sluice run a"), std::string::npos);
-  EXPECT_NE(page.markdown.find("| chimera | out of memory |"), std::string::npos) << page.markdown;
+  EXPECT_NE(page.markdown.find("| Chimera | out of memory |"), std::string::npos) << page.markdown;
   ASSERT_EQ(page.pictures.size(), 1u);
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
 }

@@ -41,8 +41,9 @@ void read_styles(const std::string& file, std::map<std::string, SystemStyle>& st
 const std::map<std::string, SystemStyle>& system_styles() {
   static const std::map<std::string, SystemStyle> styles = [] {
     std::map<std::string, SystemStyle> all;
-    read_styles(source_folder() + "/plots/systems.json", all);
-    for (const std::string& folder : extra_system_folders())
+    std::vector<std::string> folders = extra_system_folders();
+    folders.insert(folders.begin(), source_folder() + "/plots");  // a user's copy of workloads/ and harness/ lacks it
+    for (const std::string& folder : folders)
       if (const std::string file = folder + "/systems.json"; std::filesystem::exists(file)) read_styles(file, all);
     return all;
   }();
