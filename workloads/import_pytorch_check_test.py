@@ -53,7 +53,8 @@ REJECTED = {  # module of models_for_tests.py -> what the error names, without M
     "window": "a mask that is neither causal nor of nothing", "neighbours": "positions of another form",
     "distances": "a mask that is neither causal nor of nothing",
     "one_turned": "positions of another form", "normed_queries": "not made of linear layers by views",
-    "other_gelu": "the function pow", "own_gelu_scaled": "the gradient of", "normed_rows": "BatchNorm of rows of all sequences",
+    "other_gelu": "the function pow", "own_gelu_scaled": "the gradient of",
+    "normed_rows": "BatchNorm of rows of all sequences",
     "crossed_causal": "attention to another sequence that is causal",
 }
 AS_MODULES = {  # of these: which parts become Modules; the others are rejected all the same

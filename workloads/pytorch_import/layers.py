@@ -491,8 +491,9 @@ class Declaring:
             kind, fields = "Linear", {"in": inputs, "out": outputs, "bias": len(own) == 2}
         elif name == "embedding":
             usual = {"padding_idx": None, "max_norm": None, "scale_grad_by_freq": False, "sparse": False}
+            words, width = weight.shape
             kind, fields = embedding(types.SimpleNamespace(**{k: call.get(k, v) for k, v in usual.items()},
-                                                           num_embeddings=weight.shape[0], embedding_dim=weight.shape[1]))
+                                                           num_embeddings=words, embedding_dim=width))
         elif name == "layer_norm":
             plain(len(own) == 2 and len(call["normalized_shape"]) == 1, "a layer norm without bias or of several "
                   "dimensions")

@@ -217,8 +217,8 @@ class WrittenOut:
         for p in parts:
             for inner in self.between(p.operation, last.operation):
                 self.found[id(inner)] = None
-        self.found[id(last.operation)] = Found(self.name_of(last.operation), kind, reads, last.result(), weights, fields,
-                                               last.transposed)
+        self.found[id(last.operation)] = Found(self.name_of(last.operation), kind, reads, last.result(), weights,
+                                               fields, last.transposed)
 
     def sequences(self, v):
         """The sequences of whose steps `v` has the rows; `v` itself, if it is none of rows."""
@@ -279,7 +279,8 @@ class WrittenOut:
             for x in read:
                 if not near(made.tensor.detach(), torch.nn.functional.gelu(x.tensor.detach(), **form)):
                     continue
-                for operation in behind(made, lambda v, name: v is not x and name in IN_GELUS, self.depends_on_input)[1]:
+                from_x = lambda v, name, x=x: v is not x and name in IN_GELUS
+                for operation in behind(made, from_x, self.depends_on_input)[1]:
                     self.found[id(operation)] = None
                 self.found[id(made.maker)] = Found(self.name_of(o), "Activation", [x], made, [],
                                                    {"function": GELUS[o.name]})
