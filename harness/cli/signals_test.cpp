@@ -88,11 +88,6 @@ class Signals : public Cli {
   // A case that takes far longer than its limit.
   void times_out(const Arguments& words, const Variables& variables = {}) const {
     constexpr double kLimit = 0.5, kStart = 0.5;  // seconds; of a program with LibTorch
-#ifdef __SANITIZE_ADDRESS__
-    constexpr double kEnd = 3;  // seconds; freeing what was simulated takes three times as long
-#else
-    constexpr double kEnd = 1;
-#endif
     fs::remove(at("r.jsonl"));
     fs::remove_all(at("profiles"));
     Arguments arguments = {"run", "--out", "r.jsonl", "--progress", "none", "--timeout", "0.5"};
@@ -106,7 +101,7 @@ class Signals : public Cli {
     rusage used{};
     ::wait4(child, &status, 0, &used);
     const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    EXPECT_LT(std::min(gone, seconds_of(used)), kStart + kLimit + kEnd) << gone << " s";
+    EXPECT_LT(std::min(gone, seconds_of(used)), kStart + kLimit + 1) << gone << " s";
     const std::vector<Json> all_records = records(at("r.jsonl"));
     ASSERT_EQ(all_records.size(), 1u) << content(at(".err"));
     EXPECT_EQ(all_records[0]["outcome"], "timed_out") << all_records[0]["reason"].dump();

@@ -39,6 +39,7 @@ void check_every_op(const Schedule& schedule, const StageGraph& graph, const Pla
   using Kind = Violation::Kind;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r)
     for (const Op& op : schedule.ranks[r]) {
+      check_stop();
       if (op.stage.value < 0 || op.stage.index() >= graph.size() || op.micro.value < 0 ||
           op.micro.value >= schedule.microbatches / graph.microbatches_per_op_of(op.stage)) {
         found.push_back({Kind::wrong_rank,
@@ -74,6 +75,7 @@ void check_nothing_is_missing(const Schedule& schedule, const StageGraph& graph,
   using Kind = Violation::Kind;
   for (std::size_t s = 0; s < graph.size(); ++s)
     for (int m = 0; m < schedule.microbatches / graph.microbatches_per_op_of(StageId(s)); ++m) {
+      check_stop();
       if (found.size() >= 1000) return;
       const auto seen = [&](OpKind kind) { return counts.has(kind, StageId(s), Micro(m)); };
       const auto missing = [&](OpKind kind) {
@@ -112,11 +114,11 @@ class Dependencies {
     std::vector<std::size_t> ready(schedule_.ranks.size());
     for (std::size_t r = 0; r < ready.size(); ++r) ready[r] = ready.size() - 1 - r;
     while (!ready.empty()) {
-      check_stop();
       const std::size_t r = ready.back();
       ready.pop_back();
       const auto& ops = schedule_.ranks[r];
       while (next_[r] < ops.size()) {
+        check_stop();  // a rank may wait for no other
         Op needed;
         if (step_blocked(r, &needed) != nullptr) {
           waiters_[slot(needed)].push_back(r);
