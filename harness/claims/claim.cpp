@@ -138,7 +138,9 @@ Claim read_claim(const Json& merged, const std::string& group, const std::string
     if (!claim.published.number) reader.fail("other_readings", "are numbers, and the published figure is none");
     claim.other_readings = reader.numbers("other_readings", -kMaxNumber, kMaxNumber);
   }
-  claim.tolerance = read_tolerance(reader, claim.kind);
+  if (claim.compare == Compare::above && reader.has("tolerance"))
+    reader.fail("tolerance", "is not used where ours must be above the published figure", "leave it out");
+  claim.tolerance = claim.compare == Compare::above ? Tolerance{} : read_tolerance(reader, claim.kind);
   claim.direction = read_direction(reader);
   if (reader.has("scenario"))
     read_scenario_of(reader, claim);

@@ -79,11 +79,14 @@ enum class Compare {
   equal,     // ours within the tolerance of the published figure
   at_most,   // ours not above it by more than the tolerance
   at_least,  // ours not below it by more than the tolerance
+  above,     // ours above it, not equal; no tolerance
 };
 template <>
 struct Choices<Compare> {
-  static constexpr Choice<Compare> all[] = {
-      {Compare::equal, "equal"}, {Compare::at_most, "at_most"}, {Compare::at_least, "at_least"}};
+  static constexpr Choice<Compare> all[] = {{Compare::equal, "equal"},
+                                            {Compare::at_most, "at_most"},
+                                            {Compare::at_least, "at_least"},
+                                            {Compare::above, "above"}};
 };
 
 // Which way a figure points: above, below or at a number, or another claim's figure.

@@ -19,6 +19,7 @@ namespace sluice {
 namespace {
 
 std::string tolerance_text(const Claim& claim) {
+  if (claim.compare == Compare::above) return "above";
   const Tolerance& t = claim.tolerance;
   std::string text = t.relative > 0   ? fmt::format("{:g} %", 100 * t.relative)
                      : t.absolute > 0 ? fmt::format("{:g}", t.absolute)
@@ -181,13 +182,14 @@ Chart paper_chart(const PaperOutcomes& paper) {
     const std::optional<double> ours = ratio(claim, outcome);
     if (!ours) continue;
     const double band = allowance(claim) / std::abs(effect_of(claim, *claim.published.number));
+    const bool bounded_above = claim.compare == Compare::equal || claim.compare == Compare::at_most;
     const std::string row = claim.group + ", " + claim.name;
     rows.push_back(row);
     const auto clipped = [](double ratio) { return std::clamp(std::round(ratio * 1e4) / 1e4, 0.5, 1.5); };
     values.push_back({{"row", row},
                       {"ratio", clipped(*ours)},
                       {"low", clipped(claim.compare == Compare::at_most ? 0 : 1 - band)},
-                      {"high", clipped(claim.compare == Compare::at_least ? 2 : 1 + band)},
+                      {"high", clipped(bounded_above ? 1 + band : 2)},
                       {"verdict", to_text(outcome.value)}});
   }
   if (values.empty()) return {paper.claims.paper, title, nullptr};

@@ -204,6 +204,20 @@ TEST(Verdicts, TheToleranceOfAGainAppliesToTheRatioLessOne) {
   EXPECT_FALSE(within_tolerance(claim, {0.911, {}}));
 }
 
+TEST(Verdicts, AFigureThatMustBeAboveIsNotReproducedWhereItIsEqual) {
+  Claim claim;
+  claim.published.number = 1;
+  claim.compare = Compare::above;
+  EXPECT_FALSE(within_tolerance(claim, {0.9, {}}));
+  EXPECT_FALSE(within_tolerance(claim, {1.0, {}}));
+  EXPECT_TRUE(within_tolerance(claim, {1.001, {}}));
+  Json document = one_claim();
+  document["groups"][0]["compare"] = "above";
+  EXPECT_EQ(error_of_claims(document),
+            "paper.json: /groups/0/claims/0/tolerance: is not used where ours must be above the published figure; "
+            "leave it out");
+}
+
 // Bubbles of 2, 3 and 4 ranks with 4 micro-batches: 1/5, 1/3, 3/7.
 Json order_claim() {
   Json document = one_claim();

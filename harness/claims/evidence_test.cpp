@@ -93,6 +93,14 @@ TEST(CommittedEvidence, CountsNoFigureTwice) {
   for (const PaperClaims& paper : committed()) EXPECT_EQ(counted_twice(paper), std::set<std::string>{}) << paper.paper;
 }
 
+TEST(CommittedEvidence, NoToleranceWasChosenAfterItsOutcome) {
+  for (const PaperClaims& paper : committed())
+    for (const Claim& claim : paper.claims)
+      for (const char* afterwards : {"outcome", "in advance", "at hand"})
+        EXPECT_EQ(claim.tolerance.reason.find(afterwards), std::string::npos)
+            << paper.paper << ": " << claim.group << ", " << claim.name << ": " << claim.tolerance.reason;
+}
+
 // A derived figure is a part of a ratio that counts, whose other part counts, too.
 TEST(CommittedEvidence, DerivedFiguresFollowFromThoseThatCount) {
   for (const PaperClaims& paper : committed()) {

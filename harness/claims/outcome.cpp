@@ -225,7 +225,8 @@ bool within_tolerance(const Claim& claim, const Figure& ours) {
   if (!claim.published.number || !ours.number)
     return !claim.published.number && !ours.number && ours.text == claim.published.text;
   // A rounding error does not decide at the edge of a tolerance.
-  const double allowed = allowance(claim) + 1e-9 * std::max(1.0, std::abs(*claim.published.number));
+  const double rounding = 1e-9 * std::max(1.0, std::abs(*claim.published.number));
+  const double allowed = allowance(claim) + rounding;
   const double apart = *ours.number - *claim.published.number;
   switch (claim.compare) {
     case Compare::equal:
@@ -234,6 +235,8 @@ bool within_tolerance(const Claim& claim, const Figure& ours) {
       return apart <= allowed;
     case Compare::at_least:
       return apart >= -allowed;
+    case Compare::above:
+      return apart > rounding;
   }
   return false;
 }
