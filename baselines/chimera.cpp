@@ -1,9 +1,9 @@
-// Chimera (Li & Hoefler, SC 2021, arXiv 2107.06925), section 3.1: two pipelines against each other over the same ranks.
-// Down: stage s on rank s; up: stage s on rank p - 1 - s. Every rank holds two stages, so twice the weights, and half
-// of the micro-batches run in each direction. p micro-batches make a basic unit (the paper's term): with forwards and
-// backwards as long as a slot, F of stage s runs in slot 2j + s and B in slot 2j + 2p - 1 - s for the j-th micro-batch
-// of a direction; p even keeps the two directions out of each other's slots. p = 4, m = 4, drawn at B = 2 F; small
-// letters are the later of a rank's two stages:
+// Chimera (Li & Hoefler, SC 2021, arXiv 2107.06925), section 3.1, from memory: two pipelines in opposite directions
+// over the same ranks. Down: stage s on rank s; up: stage s on rank p - 1 - s. Every rank holds two stages, so twice
+// the weights, and half of the micro-batches run in each direction. p micro-batches make a basic unit (the paper's
+// term): with forwards and backwards as long as a slot, F of stage s runs in slot 2j + s and B in slot 2j + 2p - 1 - s
+// for the j-th micro-batch of a direction; p even keeps the two directions out of each other's slots. p = 4, m = 4,
+// drawn at B = 2 F; small letters are the later of a rank's two stages:
 //
 //   rank 0  F0F1..f2b2--f3b3--..B0--....B1--
 //   rank 1  ..F0f2F1f3..b2--B0--b3--B1--....
@@ -26,7 +26,7 @@
 // This is the order of the released code (wuhouming/BitPipe, "direct concatenation"), whose m is a multiple of p; other
 // even m are ours. It is the drawing of the code's README for m = 4. The drawing for m = 8 starts two forwards of the
 // second unit before rank 0's last backward of the first, the code starts one. Idle (p - 2) of 4m + p - 2 slots, at
-// F = B: derived, the paper's text could not be read. The code all-reduces the gradients of the later half of the
+// F = B: derived, BitPipe's text could not be read. The code all-reduces the gradients of the later half of the
 // stages before a rank's last backward ("eager synchronization"); here buckets are reduced when they are complete.
 #include <algorithm>
 
@@ -43,7 +43,7 @@ enum Direction : std::size_t { down, up };
 enum class Variant { chimera, bitpipe };
 
 const ChoiceOption<Variant> variant_option(
-    "variant", "chimera (a stage per rank and direction) or bitpipe (BitPipe: two half as long, in a V)",
+    "variant", "chimera (a stage per rank and direction) or bitpipe (BitPipe: two stages of half the length, in a V)",
     {{"chimera", Variant::chimera}, {"bitpipe", Variant::bitpipe}});
 
 OptionSpec variant_spec() {
@@ -109,11 +109,14 @@ extern const System chimera = {
         "Li and Hoefler, Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines, SC "
         "2021 (arXiv 2107.06925); variant=bitpipe: Wu, Chen and Yu, BitPipe: Bidirectional Interleaved Pipeline "
         "Parallelism for Accelerating Large Models Training, 2024 (arXiv 2410.19367)",
-    .written_from = {WrittenFrom::memory,
-                     {{"entry of micro-batches", WrittenFrom::code},
-                      {"slot of each op", WrittenFrom::ours},
-                      {"variant=bitpipe", WrittenFrom::code}},
-                     "The slot of each op is derived from when the released code starts micro-batches."},
+    .written_from =
+        {WrittenFrom::memory,
+         {{"entry of micro-batches", WrittenFrom::code},
+          {"slot of each op", WrittenFrom::ours},
+          {"variant=bitpipe", WrittenFrom::code},
+          {"partial basic units and bubble of variant=bitpipe", WrittenFrom::ours}},
+         "The slot of each op is derived from when the released code starts micro-batches; of variant=bitpipe, the "
+         "bubble and numbers of micro-batches that are no multiple of the ranks are ours."},
     .options = {variant_spec()},
     .require = require_pairs,
     .chunks = stages_of_a_direction,

@@ -30,7 +30,8 @@ enum class Accumulation { reshard, keep, no_sync };
 
 const ChoiceOption<Accumulation> accumulation_option(
     "accumulation",
-    "over micro-batches: reshard (weights and gradients after each), keep (both whole) or no_sync (gradients whole)",
+    "between micro-batches: reshard (weights and gradients are divided again), keep (both stay whole) or no_sync "
+    "(gradients stay whole)",
     {{"reshard", Accumulation::reshard}, {"keep", Accumulation::keep}, {"no_sync", Accumulation::no_sync}});
 
 // The rank of every micro-batch. Contiguous shares, as even as can be: the first m mod p ranks have one more.
@@ -73,7 +74,7 @@ extern const System fsdp = {
     .written_from =
         {WrittenFrom::memory,
          {{"accumulation", WrittenFrom::ours}, {"chunks", WrittenFrom::ours}},
-         "The list of what stays gathered over micro-batches, and the bytes that each form moves, are derived here."},
+         "Which tensors stay whole between micro-batches, and the bytes that each form moves, are derived here."},
     .data_parallel = true,
     .options = {replicas_only(accumulation_option.spec()),
                 {"chunks", "1", "parts of the model that are gathered one after the other"}},

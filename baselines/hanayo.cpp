@@ -1,9 +1,9 @@
-// Hanayo (Liu et al., SC 2023, arXiv 2308.15762): 2 W stages a rank in W waves, each running down the ranks
-// and back up, so that every rank has short stages near both ends of the pipeline and no second copy of the weights.
-// The paper draws the schedules and gives a runtime, not a rule; the rule here gives its figure's shape: time in equal
-// slots, every rank runs what is ready, backwards before forwards, the deepest of its stages first, then the lowest
-// micro-batch; at most `cap` micro-batches are in flight. The order is kept, whatever the times. One wave, p = 2,
-// m = 2, drawn at B = 2 F; small letters are the second stage of a rank:
+// Hanayo (Liu et al., SC 2023, arXiv 2308.15762): 2 W stages a rank in W waves, each running down the ranks and back
+// up, so that every rank has short stages near both ends of the pipeline and no second copy of the weights. Only the
+// abstract and texts of others could be read, which show drawings and no rule. The rule here gives the shape of the
+// drawing: time in equal slots, every rank runs what is ready, backwards before forwards, the deepest of its stages
+// first, then the lowest micro-batch; at most `cap` micro-batches are in flight. The order is kept, whatever the times.
+// One wave, p = 2, m = 2, drawn at B = 2 F; small letters are the second stage of a rank:
 //
 //   rank 0  F0F1..f0b0--f1b1--..B0--....B1--
 //   rank 1  ..F0f0F1f1..b0--B0--b1--B1--....
@@ -89,9 +89,9 @@ extern const System hanayo = {
         "SC 2023 (arXiv 2308.15762)",
     .written_from = {WrittenFrom::abstract,
                      {{"order", WrittenFrom::ours}},
-                     "The rule that orders the ops is ours: the paper gives drawings and a runtime."},
-    .options = {{"waves", "1", "waves; every rank holds two stages of each"},
-                {"cap", "0", "micro-batches in flight at most; 0: as many as ranks", {}, 0}},
+                     "The rule that orders the ops is ours: what could be read shows drawings, no rule."},
+    .options = {{"waves", "1", "number of waves; every rank holds two stages of each"},
+                {"cap", "0", "max micro-batches in flight; 0: as many as ranks", {}, 0}},
     .chunks = [](const Options& options) { return 2 * options.integer("waves"); },
     .chunk_placement = ChunkPlacement::wave,
     .schedule = hanayo_schedule,

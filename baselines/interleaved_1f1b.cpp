@@ -54,9 +54,9 @@ namespace {
 enum class Rule { megatron, torch };
 enum class Variant { whole, zero_bubble, combined };
 
-const ChoiceOption<Rule> rule_option("rule",
-                                     "megatron (micro-batches a multiple of ranks) or torch (PyTorch's relaxation)",
-                                     {{"megatron", Rule::megatron}, {"torch", Rule::torch}});
+const ChoiceOption<Rule> rule_option(
+    "rule", "megatron (micro-batches a multiple of ranks) or torch (PyTorch: of floor(micro-batches / ranks))",
+    {{"megatron", Rule::megatron}, {"torch", Rule::torch}});
 
 const ChoiceOption<Variant> variant_option(
     "variant",
@@ -73,9 +73,8 @@ OptionSpec new_option(OptionSpec spec) {
 const OptionSpec group_option =
     new_option({"group",
                 "0",
-                "micro-batches of a stage in a row (Megatron-LM's "
-                "microbatch_group_size_per_vp_stage), any number in all; fewer than ranks can "
-                "be a deadlock, which is rejected; 0: by `rule`",
+                "consecutive micro-batches of a stage (Megatron-LM's microbatch_group_size_per_vp_stage), for any "
+                "number of micro-batches; fewer than ranks can deadlock, which is rejected; 0: by `rule`",
                 {},
                 0});
 

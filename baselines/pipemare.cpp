@@ -11,7 +11,7 @@
 //       rank 1     F0       B0       F1       B1
 //       rank 2        F0 B0             F1 B1
 //
-// The paper's pipeline is finer than ours (tau = (2 (P - i) + 1) / N); here tau is the true lag of 1F1B,
+// The paper's pipeline, as remembered, is finer (tau = (2 (P - i) + 1) / N); here tau is the true lag of 1F1B,
 // max(1, p - 1 - k), and T2 does nothing on the last stage. Formulas from memory of the paper, D = e^-2 included.
 #include <algorithm>
 
@@ -54,12 +54,12 @@ extern const System pipemare = {
     .title = "PipeMare",
     .citation = "Yang et al., PipeMare: Asynchronous Pipeline Parallel DNN Training, MLSys 2021 (arXiv 1910.05124)",
     .written_from = {WrittenFrom::memory,
-                     {},
-                     "The delay of a stage is its lag in 1F1B, where the paper has a finer pipeline."},
+                     {{"delay of a stage", WrittenFrom::ours}},
+                     "The delay of a stage is its lag in 1F1B; the paper, as remembered, has a finer pipeline."},
     .synchronous = false,
     .options = {{.name = "anneal",
                  .default_value = "200",
-                 .help = "T1: updates until the stages' rates are equal; 0 switches it off",
+                 .help = "T1: updates until all stages have the same learning rate; 0 switches it off",
                  .minimum = 0,
                  .training_only = true},
                 training_only({"t2", "yes", "T2: correct the backward's weights", kYesNo}),

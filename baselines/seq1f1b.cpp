@@ -8,11 +8,11 @@
 //   rank 0  F0.0F0.1F1.0........B0.1----F1.1B0.0----....B1.1----B1.0----
 //   rank 1  ....F0.0F0.1B0.1----F1.0B0.0----F1.1B1.1----B1.0----........
 //
-// Makespan (m k + p - 1)(F + B) of a chunk, so the bubble of 1F1B with k times its micro-batches, for
-// (p - r + k - 1) / k micro-batches in flight instead of p - r, and k times as many messages of 1 / k of the bytes.
-// That is for chunks that take equal times. Attention of a later chunk takes longer, and the order has no slack for it:
-// cut=balanced, as in the paper, gives every chunk the same FLOPs, the first the most positions, and with them the most
-// memory; cut=even gives all the same positions.
+// Makespan (m k + p - 1)(F + B) of a chunk, so the bubble of 1F1B with k times its micro-batches, for (p - r + k - 1) /
+// k micro-batches in flight instead of p - r, and k times as many messages of 1 / k of the bytes. That is for chunks
+// that take equal times. Attention of a later chunk takes longer, and the order has no slack for it: cut=balanced, as
+// in the abstract, gives every chunk the same FLOPs, the first the most positions, and with them the most memory;
+// cut=even gives all the same positions.
 //
 // variant=split (a figure of the authors' repository; no code): the weight gradient apart, as ZB-H1 has it: rank r runs
 // its first W after I number r. variant=interleaved (a figure, and code): v stages a rank, in groups of g chunks of
@@ -42,14 +42,12 @@ enum class Cut { balanced, even };
 const ChoiceOption<Variant> variant_option(
     "variant", "whole (whole backwards), split (weight gradients apart) or interleaved (`chunks` stages a rank)",
     {{"whole", Variant::whole}, {"split", Variant::split}, {"interleaved", Variant::interleaved}});
-const ChoiceOption<Group> group_option("group",
-                                       "chunks of sequences in a group: least (as few as there "
-                                       "can be), figure (as many as ranks times "
-                                       "chunks) or released (as many as ranks)",
-                                       {{"least", Group::least},
-                                        {"figure", Group::figure},
-                                        {"released", Group::released}});
-const ChoiceOption<Cut> cut_option("cut", "chunks of equal work (balanced) or of equal length (even)",
+const ChoiceOption<Group> group_option(
+    "group",
+    "sequence chunks in a group, for p ranks and k = sequence_chunks: least (the smallest multiple of k from p on), "
+    "figure (p k, as the authors draw it) or released (p, as in their code)",
+    {{"least", Group::least}, {"figure", Group::figure}, {"released", Group::released}});
+const ChoiceOption<Cut> cut_option("cut", "chunks of equal FLOPs (balanced) or of equal length (even)",
                                    {{"balanced", Cut::balanced}, {"even", Cut::even}});
 
 // Backward number j: micro-batches in order, the chunks of each from the last one.
@@ -169,9 +167,11 @@ extern const System seq1f1b = {
         "Sun et al., Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language Model Training, 2024 "
         "(arXiv 2406.03488); order as in the authors' code",
     .written_from = {WrittenFrom::code,
-                     {{"cut=balanced", WrittenFrom::abstract}, {"makespan and memory", WrittenFrom::ours}},
-                     "Makespans and memory are derived here; variant=split was worked out from a figure of the "
-                     "authors, without code."},
+                     {{"cut=balanced", WrittenFrom::abstract},
+                      {"makespan and memory", WrittenFrom::ours},
+                      {"order of variant=split", WrittenFrom::ours}},
+                     "Makespans and memory are derived here; the order of variant=split was worked out from a figure "
+                     "of the authors, without code."},
     .options = {sequence_chunks_option(), training_only(only_without(cut_option.spec(), "sequence_chunks", {"1"})),
                 variant_option.spec(), only_with(chunks_option(), "variant", {"interleaved"}),
                 only_with(group_option.spec(), "variant", {"interleaved"})},

@@ -7,8 +7,8 @@
 //
 //   p = 4:  s_F = 3 2 2 1,  s_B = 0 0 1 1
 //
-// v is the smoothed gradient of momentum SGD. For other optimizers the paper has no rule; by default what they subtract
-// per unit of learning rate stands in for v, and strict=yes rejects them.
+// v is the smoothed gradient of momentum SGD. For other optimizers no published rule is known; by default what they
+// subtract per unit of learning rate stands in for v, and strict=yes rejects them.
 //
 // variant=reuse: as the authors' README describes version 2: s = p - 1 - k, and the backward reuses the forward's
 //   predicted tensor. (Their code does something else.)
@@ -64,15 +64,17 @@ extern const System spectrain = {
     .citation =
         "Chen, Yang, Cheng, Efficient and Robust Parallel DNN Training through Model Parallelism on Multi-GPU "
         "Platform, 2018 (arXiv 1809.02839)",
-    .written_from =
-        {WrittenFrom::code,
-         {{"smoothed gradient", WrittenFrom::memory}, {"other optimizers", WrittenFrom::ours}},
-         "For optimizers other than SGD with momentum, what they subtract stands in for the smoothed gradient."},
+    .written_from = {WrittenFrom::code,
+                     {{"smoothed gradient", WrittenFrom::memory},
+                      {"other optimizers", WrittenFrom::ours},
+                      {"clip_s", WrittenFrom::ours}},
+                     "For optimizers other than SGD with momentum, what they subtract stands in for the smoothed "
+                     "gradient; clip_s is ours."},
     .synchronous = false,
     .options = {training_only(variant_option.spec()), training_only(delta_option.spec()),
                 training_only({"clip_s", "no", "shorten s while the pipe fills (published: no)", kYesNo}),
                 training_only({"strict", "no",
-                               "reject optimizers other than SGD with momentum, for which the paper has no rule",
+                               "reject optimizers other than SGD with momentum, for which no published rule is known",
                                kYesNo})},
     .schedule = one_f_one_b_without_flush,
     .weights = spectrain_weights,

@@ -140,7 +140,8 @@ extern const System stp = {
     .citation = "Qi et al., Synergistic Tensor and Pipeline Parallelism, 2025 (arXiv 2510.27257)",
     .written_from = {WrittenFrom::code,
                      {{"minimum of micro-batches", WrittenFrom::ours}},
-                     "The released order is whole from 3p - 1 micro-batches on, not from the 2p that it asserts."},
+                     "At least 3p - 1 micro-batches are asked for: with fewer, the released order is incomplete, "
+                     "although it asserts 2p."},
     .require = require_enough,
     .chunks = [](const Options&) { return 2; },
     .chunk_placement = ChunkPlacement::wave,

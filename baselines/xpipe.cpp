@@ -8,7 +8,7 @@
 //   p = 3, T = 2:  s_F = 2 1 1,  s_B = 1 1 1
 //
 // APPROXIMATE: the formulas and the order come from notes and memory of the paper, not from its text. Halves round up.
-// Delta is the optimizer's own direction; the paper uses Adam's.
+// Delta is the optimizer's own direction; the paper, as remembered, uses Adam's.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,9 @@ extern const System xpipe = {
     .citation =
         "Guan et al., XPipe: Efficient Pipeline Model Parallelism for Multi-GPU DNN Training, 2019 (arXiv 1911.04610); "
         "approximate: from notes, not from its text",
-    .written_from = {WrittenFrom::memory, {}, "Halves are rounded up."},
+    .written_from = {WrittenFrom::memory,
+                     {{"rounding of halves", WrittenFrom::ours}, {"other optimizers", WrittenFrom::ours}},
+                     "Halves are rounded up; optimizers other than Adam predict with their own direction."},
     .synchronous = false,
     .accumulates = true,
     .schedule = one_f_one_b_without_flush,

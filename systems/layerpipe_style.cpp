@@ -61,7 +61,8 @@ extern const System layerpipe_style = {
         "Gradient Pipelining and Multiprocessor Scheduling, ICCAD 2021 (arXiv 2108.06629)",
     .written_from = {WrittenFrom::abstract,
                      {{"schedule", WrittenFrom::ours}},
-                     "The schedule with a flush is ours; it has only the half of the method that splits a layer."},
+                     "The schedule with a flush is ours; of the method it has only the intra-layer half: W of a layer "
+                     "on another rank than I."},
     .require = require_pairs,
     .plan = layerpipe_style_plan,
     .schedule = layerpipe_style_schedule,

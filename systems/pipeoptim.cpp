@@ -61,9 +61,12 @@ extern const System pipeoptim = {
     .citation =
         "Guan et al., PipeOptim: Ensuring Effective 1F1B Schedule with Optimizer-Dependent Weight Prediction, 2023 "
         "(arXiv 2312.00839)",
-    .written_from = {WrittenFrom::code,
-                     {{"clip_s", WrittenFrom::ours}},
-                     "The direction of optimizers that the released code does not name is ours."},
+    .written_from =
+        {WrittenFrom::code,
+         {{"other optimizers", WrittenFrom::ours},
+          {"clip_s", WrittenFrom::ours},
+          {"decay_in_delta", WrittenFrom::ours}},
+         "The direction of optimizers that the released code does not name, clip_s and decay_in_delta are ours."},
     .synchronous = false,
     .options = {training_only(s_option.spec()), training_only(delta_option.spec()),
                 training_only({"clip_s", "no", "shorten s while the pipe fills (published: no)", kYesNo}),

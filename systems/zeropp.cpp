@@ -18,7 +18,7 @@
 // deferral=released: from 2r + 1 on, the test of the released code, which puts off one W too many: U = 2p - 1 then has
 //   a bubble of one W.
 // deferral=none: every W at once.
-// reduce=unit: gradients are scattered once per unit and stage (the paper's communication volume); reduce=microbatch:
+// reduce=unit: gradients are scattered once per unit and stage (as far as the abstract tells); reduce=microbatch:
 //   after every W (the released code).
 #include <algorithm>
 #include <vector>
@@ -34,12 +34,15 @@ namespace {
 
 enum class Deferral { tight, released, none };
 
-const ChoiceOption<Deferral> deferral_option(
-    "deferral", "weight gradients put off: tight, released (the authors' code, one more) or none",
-    {{"tight", Deferral::tight}, {"released", Deferral::released}, {"none", Deferral::none}});
+const ChoiceOption<Deferral> deferral_option("deferral",
+                                             "weight gradients that are put off: tight (as many as fill the wait), "
+                                             "released (the authors' code: one more) or none",
+                                             {{"tight", Deferral::tight},
+                                              {"released", Deferral::released},
+                                              {"none", Deferral::none}});
 
 const ChoiceOption<Sharding::Reduce> reduce_option(
-    "reduce", "gradients are scattered once a unit (the paper) or a microbatch (their code)",
+    "reduce", "gradients are scattered once per unit (by the abstract) or per microbatch (by the released code)",
     {{"unit", Sharding::Reduce::accumulated}, {"microbatch", Sharding::Reduce::per_microbatch}});
 
 // Micro-batches of a scheduling unit.

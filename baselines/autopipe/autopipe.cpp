@@ -97,14 +97,15 @@ extern const System autopipe = {
         "Slicing, CLUSTER 2022; planner as in the authors' code (Merak)",
     .written_from = {WrittenFrom::code,
                      {{"slicer", WrittenFrom::abstract},
-                      {"order and number of sliced micro-batches", WrittenFrom::ours}},
-                     "The halves of a sliced micro-batch are micro-batches of their own, and how many are sliced is "
-                     "derived here; blocks are whole layers of the model."},
+                      {"order and number of sliced micro-batches", WrittenFrom::ours},
+                      {"blocks of whole layers", WrittenFrom::ours}},
+                     "The halves of a sliced micro-batch are micro-batches of their own, and how many have to be "
+                     "sliced is derived here; blocks are whole layers of the model, not parts of layers."},
     .options = {training_only({.name = "sliced",
                                .default_value = "0",
                                .help = "how many of the first micro-batches are cut into halves, to fill the pipe in "
                                        "half the time; (ranks - 1) F / (2 B), rounded up, are enough. A case without "
-                                       "microbatch_sizes gets those of the halves",
+                                       "microbatch_sizes gets the sizes of the halves",
                                .minimum = 0}),
                 rank_option(), search_seconds_option()},
     .own_cuts = [](const Options&) { return true; },

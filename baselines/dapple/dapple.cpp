@@ -7,8 +7,9 @@
 //   rank 1     F0 F1    B0 F2 B1 F3 B2    B3
 //   rank 2        F0 B0 F1 B1 F2 B2 F3 B3
 //
-// The paper splits a micro-batch over a stage's replicas; here replicas take whole micro-batches in
-// turn, so a stage gets at most as many devices as there are micro-batches.
+// Written from memory of the paper, its formula of the latency included (latency_model.h); the placement policies were
+// read in code. As remembered, the paper splits a micro-batch over a stage's replicas; here replicas take whole
+// micro-batches in turn, so a stage gets at most as many devices as there are micro-batches.
 #include "baselines/dapple/dapple_search.h"
 #include "harness/base/error.h"
 #include "harness/pipeline/system.h"
@@ -61,14 +62,17 @@ const System dapple = {
         "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP "
         "2021",
     .written_from = {WrittenFrom::memory,
-                     {{"placement policies", WrittenFrom::code}},
-                     "Replicas take whole micro-batches in turn, where the paper splits each micro-batch."},
+                     {{"placement policies", WrittenFrom::code},
+                      {"whole micro-batches for replicas", WrittenFrom::ours}},
+                     "Replicas take whole micro-batches in turn; the paper, as remembered, splits each micro-batch."},
     .synchronous = true,
     .one_size_only = "its planner's objective is for micro-batches of one size",
-    .options =
-        {{"warm_up", "a", "micro-batches stage s of S keeps: a, S - s (PA); or b, 2(S - s) - 1 (PB)", {"a", "b"}},
-         rank_option(),
-         search_seconds_option()},
+    .options = {{"warm_up",
+                 "a",
+                 "max micro-batches in flight on stage s of S: a, S - s (policy PA); b, 2(S - s) - 1 (policy PB)",
+                 {"a", "b"}},
+                rank_option(),
+                search_seconds_option()},
     .own_cuts = [](const Options&) { return true; },
     .candidates = dapple_plans,
     .schedule =

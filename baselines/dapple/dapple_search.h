@@ -1,4 +1,4 @@
-// DAPPLE's planner (Fan et al., PPoPP 2021, section 4): which layers and devices make the first
+// DAPPLE's planner (Fan et al., PPoPP 2021, section 4), from memory: which layers and devices make the first
 // stage, then the next, ...; of every state (layers planned, devices used on every machine) the
 // plan is kept whose latency, with all the rest as one last stage, is least. Devices for a stage
 // come from three policies, so that the sets to try stay few:

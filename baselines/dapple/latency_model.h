@@ -1,4 +1,4 @@
-// DAPPLE's latency of one synchronous iteration (Fan et al., PPoPP 2021, section 4): computation
+// DAPPLE's latency of one synchronous iteration (Fan et al., PPoPP 2021, section 4), from memory: computation
 // stages with network stages between them, M micro-batches, and a pivot stage Q that is never idle:
 //
 //   L = Tw + Ts + Te,   Tw = sum over s <= Q of F_s,   Ts = (M - 1)(F_Q + B_Q),

@@ -16,7 +16,7 @@
 //
 // by=chunks: activations of the first `offloaded` stages of every rank move, which live longest (copy_plan.h); with n
 // of them, while the link keeps up, g (v - 1 - n) + p - r stay. 0: as many stages as there is room for.
-// by=lifetime: not of the code but of the paper's rule, any activation, the largest lifetime for its size first
+// by=lifetime: not in the code; the rule of the abstract: any activation, the longest lifetime for its size first
 // (lifetime_plan.h), until `memory` holds or the link is full; also for ranks that share no link.
 #include <algorithm>
 
@@ -34,8 +34,8 @@ namespace {
 enum class By { chunks, lifetime };
 
 const ChoiceOption<By> by_option("by",
-                                 "what moves: chunks (the first stages of every rank) or lifetime (what lives "
-                                 "longest for its size)",
+                                 "what moves: chunks (the first stages of every rank) or lifetime (the "
+                                 "activations with the longest lifetime for their size)",
                                  {{"chunks", By::chunks}, {"lifetime", By::lifetime}});
 
 int group_of(const ScheduleProblem& problem, const Options& options) {
@@ -125,30 +125,31 @@ extern const System pipe_offload = {
         "Wan et al., PipeOffload: Improving Scalability of Pipeline Parallelism with Memory Optimization, ICML "
         "2025 (arXiv 2503.01328)",
     .written_from = {WrittenFrom::code,
-                     {{"by=lifetime", WrittenFrom::abstract}},
+                     {{"by=lifetime", WrittenFrom::abstract}, {"times of copies with by=lifetime", WrittenFrom::ours}},
                      "The times at which copies run with by=lifetime are ours."},
-    .options = {chunks_option(),
-                training_only(by_option.spec()),
-                {.name = "offloaded",
-                 .default_value = "0",
-                 .help = "stages of every rank, from its first, whose activations move; 0: as many as there is room "
-                         "for",
-                 .minimum = 0,
-                 .only_with = {{"by", {"chunks"}}},
-                 .training_only = true},
-                {.name = "memory",
-                 .default_value = "0",
-                 .help = "activations of one stage that a rank may hold; 0: as few as the link allows",
-                 .minimum = 0,
-                 .only_with = {{"by", {"lifetime"}}},
-                 .training_only = true},
-                {"group", "0", "micro-batches of a group, from half the ranks (rounded up) to all; 0: all", {}, 0},
-                {.name = "copy_percent",
-                 .default_value = "0",
-                 .help = "plan with copies that take N percent of a stage's F + I + W; 0: as the cluster's host link "
-                         "takes, 50 where none is known",
-                 .minimum = 0,
-                 .training_only = true}},
+    .options =
+        {chunks_option(),
+         training_only(by_option.spec()),
+         {.name = "offloaded",
+          .default_value = "0",
+          .help = "stages of every rank, from its first, whose activations move; 0: as many as there is room "
+                  "for",
+          .minimum = 0,
+          .only_with = {{"by", {"chunks"}}},
+          .training_only = true},
+         {.name = "memory",
+          .default_value = "0",
+          .help = "max activations of one stage per rank; 0: as few as the link allows",
+          .minimum = 0,
+          .only_with = {{"by", {"lifetime"}}},
+          .training_only = true},
+         {"group", "0", "micro-batches of a group, from half the ranks (rounded up) to all; 0: all", {}, 0},
+         {.name = "copy_percent",
+          .default_value = "0",
+          .help = "duration of a copy in the plan, in percent of a stage's F + I + W; 0: by the cluster's host link, "
+                  "or 50 if it has none",
+          .minimum = 0,
+          .training_only = true}},
     .chunks = given_chunks,
     .schedule = pipe_offload_schedule,
     .theory = pipe_offload_theory,

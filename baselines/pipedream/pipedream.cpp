@@ -6,7 +6,7 @@
 // weights=stash (section 3.3, weight stashing): a batch's backward on a stage reads the tensor its
 //   forward read; the forward reads the newest. Stage k keeps p - k versions.
 // weights=vertical_sync (section 3.3): every stage uses the version that stage 0 had when the batch
-//   entered; off by default in the paper. p versions on every stage.
+//   entered; from memory, off by default in the paper. p versions on every stage.
 // weights=naive: no stash; the backward reads whatever is newest. The straw man the paper argues
 //   against.
 // weights=ring: as the released code stashes, in a ring by position, which a drained pipe does not
@@ -16,7 +16,7 @@
 // A replicated stage (1F1B-RR) updates after one batch on each of its replicas, with their mean
 // gradient, and at a learning rate in proportion to them.
 //
-// planner=paper is section 3.1's partitioning (baselines/pipedream/pipedream_partition.h), code the
+// planner=paper is section 3.1's partitioning, from memory (pipedream_partition.h), code the
 // released optimizer's; both may replicate stages, whose replicas then take the mini-batches in
 // turn (1F1B-RR). planner=balanced cuts the layers into as many stages as devices by compute alone.
 #include <algorithm>
@@ -139,12 +139,13 @@ const System pipedream = {
     .synchronous = false,
     .options = {training_only({"weights",
                                "stash",
-                               "weight versions: stash (the paper's default), vertical_sync, naive (no stash) or ring "
+                               "weight versions: stash (the paper's default, as remembered), vertical_sync (from "
+                               "memory), naive (no stash) or ring "
                                "(the released code's stash, stale after a drained epoch)",
                                {"stash", "vertical_sync", "naive", "ring"}}),
                 {"planner",
                  "balanced",
-                 "how stages are cut: balanced (by compute, one device each), paper (section 3.1) or "
+                 "how stages are cut: balanced (by compute, one device each), paper (section 3.1, from memory) or "
                  "code (the released optimizer's form of it)",
                  {"balanced", "paper", "code"}},
                 searched({"replication", "yes", "may replicate stages", kYesNo}),

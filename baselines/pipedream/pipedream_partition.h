@@ -1,4 +1,4 @@
-// PipeDream's planner (Narayanan et al., SOSP 2019, section 3.1): cuts a model into stages,
+// PipeDream's planner (Narayanan et al., SOSP 2019, section 3.1), from memory: cuts a model into stages,
 // replicates each, level by level of the machine hierarchy, so that the slowest stage takes the
 // least time per mini-batch in the steady state. m_k components of level k are joined at B_k
 // bytes/s:

@@ -21,7 +21,7 @@
 // subtracts at an update and v what it subtracted the update before, the weights change by -(2 u - v), which makes up
 // for the gradient that is one update old. double_first has v = 0 at the first update, plain_first v = u.
 //
-// planner=paper (section 3.3, baselines/pipedream_2bw/two_bw_plan.h): `width` replicas of a pipeline `depth`
+// planner=paper (section 3.3, from memory; two_bw_plan.h): `width` replicas of a pipeline `depth`
 // deep, whichever gives the most samples per second in memory; a stage's replicas take the
 // micro-batches in turn and add their gradients up, so m is the share of each. planner=balanced: as
 // many stages as devices, cut by compute.
@@ -120,46 +120,46 @@ const System pipedream_2bw = {
     .written_from = {WrittenFrom::code,
                      {{"planner=paper", WrittenFrom::memory},
                       {"error_feedback", WrittenFrom::abstract},
-                      {"planner=balanced", WrittenFrom::ours}},
+                      {"planner=balanced", WrittenFrom::ours},
+                      {"min-max cut of planner=paper", WrittenFrom::ours}},
                      "planner=balanced is ours, and so is the min-max cut of unequal layers in planner=paper."},
     .synchronous = false,
     .accumulates = true,
-    .options = {training_only({"recompute",
-                               "no",
-                               "run the forward again before the backward; auto: where planner=paper finds that memory "
-                               "asks for it",
-                               {"yes", "no", "auto"}}),
-                {"planner",
-                 "balanced",
-                 "how stages are cut: balanced (by compute, one device each) or paper (section 3.3: "
-                 "copies "
-                 "of equal pipelines)",
-                 {"balanced", "paper"}},
-                of_paper({"micro_batch",
-                          "case",
-                          "the run's micro-batch, or the best power of two times it",
-                          {"case", "best"}}),
-                of_paper({"memory",
-                          "paper",
-                          "what must fit, by the paper's estimate (two weight versions and activations) or accounted "
-                          "(gradients and the optimizer's state too)",
-                          {"paper", "accounted"}}),
-                of_paper(rank_option(/*newer=*/true)),
-                of_paper(search_seconds_option()),
-                {.name = "error_feedback",
-                 .default_value = "no",
-                 .help = "correct each update by what the one before lacked; how the first update, which is not late, "
-                         "counts",
-                 .choices = {"no", "double_first", "plain_first"},
-                 .in_digest_unless_default = true,
-                 .training_only = true},
-                {.name = "feedback_decay",
-                 .default_value = "inside",
-                 .help = "decoupled weight decay is corrected too (inside), or applied once (outside)",
-                 .choices = {"inside", "outside"},
-                 .in_digest_unless_default = true,
-                 .only_with = {{"error_feedback", {"no"}, /*except=*/true}},
-                 .training_only = true}},
+    .options =
+        {training_only({"recompute",
+                        "no",
+                        "run the forward again before the backward; auto: where planner=paper finds that memory "
+                        "asks for it",
+                        {"yes", "no", "auto"}}),
+         {"planner",
+          "balanced",
+          "how stages are cut: balanced (by compute, one device each) or paper (section 3.3, from memory: replicas of "
+          "equal pipelines)",
+          {"balanced", "paper"}},
+         of_paper(
+             {"micro_batch", "case", "the run's micro-batch, or the best power of two times it", {"case", "best"}}),
+         of_paper({"memory",
+                   "paper",
+                   "what must fit: paper (its estimate, as remembered: two weight versions and activations) or "
+                   "accounted (gradients and the optimizer's state too)",
+                   {"paper", "accounted"}}),
+         of_paper(rank_option(/*newer=*/true)),
+         of_paper(search_seconds_option()),
+         {.name = "error_feedback",
+          .default_value = "no",
+          .help =
+              "error feedback: an update u changes the weights by -(2 u - v), v being the update before; at the first, "
+              "double_first: v = 0, plain_first: v = u",
+          .choices = {"no", "double_first", "plain_first"},
+          .in_digest_unless_default = true,
+          .training_only = true},
+         {.name = "feedback_decay",
+          .default_value = "inside",
+          .help = "decoupled weight decay: inside (part of u and v) or outside (applied once, without feedback)",
+          .choices = {"inside", "outside"},
+          .in_digest_unless_default = true,
+          .only_with = {{"error_feedback", {"no"}, /*except=*/true}},
+          .training_only = true}},
     .candidates = two_buffered_plan,
     .schedule = two_buffered_schedule,
     .weights = two_buffered_weights,

@@ -1,4 +1,4 @@
-// PipeDream-2BW's planner (Narayanan et al., ICML 2021, section 3.3): a pipeline of `depth` equal
+// PipeDream-2BW's planner (Narayanan et al., ICML 2021, section 3.3), from memory: a pipeline of `depth` equal
 // stages, `width` replicas of it, a micro-batch size, recomputation or not: all of them are tried,
 // what does not fit in memory is dropped, and the highest throughput wins. The paper's models
 // repeat one block; here the stages are the exact min-max cut, which for repeated blocks is the

@@ -69,7 +69,8 @@ const System piper = {
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN "
         "Parallelization, NeurIPS 2021 (a system of 2026 with the same name is another one)",
     .written_from = {WrittenFrom::code,
-                     {{"knapsack=exact", WrittenFrom::ours}},
+                     {{"knapsack=exact", WrittenFrom::ours},
+                      {"recomputation without published variants", WrittenFrom::ours}},
                      "knapsack=exact, and recomputation for layers without published variants, are ours."},
     .synchronous = true,
     .one_size_only = "its planner's objective is for micro-batches of one size",

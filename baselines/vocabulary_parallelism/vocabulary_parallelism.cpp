@@ -288,9 +288,10 @@ extern const System vocabulary_parallelism = {
     .title = "Vocabulary Parallelism",
     .citation =
         "Yeung et al., Balancing Pipeline Parallelism with Vocabulary Parallelism, MLSys 2025 (arXiv 2411.05288)",
-    .written_from = {WrittenFrom::code,
-                     {{"messages and barriers", WrittenFrom::ours}},
-                     "Slices are stages that exchange messages with the first and the last one; the code all-reduces."},
+    .written_from =
+        {WrittenFrom::code,
+         {{"messages and barriers", WrittenFrom::ours}},
+         "Slices are stages that exchange messages with the first and the last one; the released code all-reduces."},
     .divides_words = true,
     .options = {variant_option.spec()},
     .require = require_ranks,

@@ -40,7 +40,7 @@ enum class Variant { h1, h2, v, automatic };
 
 const ChoiceOption<Variant> variant_option(
     "variant",
-    "h1 (the memory of 1F1B), h2 (twice that), v (two stages a rank) or auto (searched for the stages' times)",
+    "h1 (the memory of 1F1B), h2 (about twice that), v (two stages a rank) or auto (searched for the stages' times)",
     {{"h1", Variant::h1}, {"h2", Variant::h2}, {"v", Variant::v}, {"auto", Variant::automatic}});
 
 // variant=auto: micro-batches that a rank may hold.
@@ -149,11 +149,13 @@ extern const System zero_bubble = {
     .title = "Zero bubble",
     .citation = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241)",
     .written_from = {WrittenFrom::code,
-                     {{"bubble and memory formulas", WrittenFrom::paper}, {"variant=auto", WrittenFrom::paper}},
-                     "variant=auto takes the order of h1 or h2 where that is faster and fits."},
+                     {{"bubble and memory formulas", WrittenFrom::paper},
+                      {"variant=auto", WrittenFrom::paper},
+                      {"h1 and h2 in variant=auto", WrittenFrom::ours}},
+                     "variant=auto also takes the order of h1 or h2, where that is faster and fits."},
     .searches_order = true,
     .options = {variant_option.spec(),
-                only_with({"memory", "0", "micro-batches a rank may hold whole; 0: as many as ranks (ZB-1p)", {}, 0},
+                only_with({"memory", "0", "max whole micro-batches per rank; 0: as many as ranks (ZB-1p)", {}, 0},
                           "variant", {"auto"})},
     .chunks = [](const Options& options) { return variant_option(options) == Variant::v ? 2 : 1; },
     .plan = zero_bubble_plan,

@@ -207,9 +207,12 @@ void check_what_it_says(const System& system, ContractReport& report) {
     add("'" + system.name + "' is no name: use lower-case letters, digits and _, a letter first");
   if (system.title.empty()) add("it has no .title");
   if (system.citation.empty()) add("it has no .citation");
-  if (const Provenance& from = system.written_from;
-      from.ours.empty() && std::ranges::count(from.parts, WrittenFrom::ours, &Provenance::Part::from) > 0)
+  const Provenance& from = system.written_from;
+  const bool ours_in_part = std::ranges::count(from.parts, WrittenFrom::ours, &Provenance::Part::from) > 0;
+  if (ours_in_part && from.ours.empty())
     add(".written_from has parts that are ours, but its sentence that says what is ours is empty");
+  if (!ours_in_part && from.system != WrittenFrom::ours && !from.ours.empty())
+    add(".written_from has a sentence that says what is ours, but none of its parts is ours");
   if (!system.schedule) add("it has no .schedule");
   for (const OptionSpec& spec : system.options) {
     if (spec.help.empty()) add("option '" + spec.name + "' has no help text");

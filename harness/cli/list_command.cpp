@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/numbers.h"
 #include "harness/base/source_folder.h"
 #include "harness/base/visible_text.h"
 #include "harness/case/sweep.h"
@@ -165,8 +166,9 @@ static void print_details(const Json& item) {
     std::string only_with;
     for (const auto& c : o["only_with"])
       only_with += (only_with.empty() ? "; only with " : ", ") + c.get<std::string>();
-    row("  " + text(o, "name"), fmt::format("{}: {} (default: {}{})", choices.empty() ? "a number" : choices,
-                                            text(o, "help"), text(o, "default"), only_with));
+    if (choices.empty()) choices = number_in(text(o, "default")) ? "a number" : "text";
+    row("  " + text(o, "name"),
+        fmt::format("{}: {} (default: {}{})", choices, text(o, "help"), text(o, "default"), only_with));
   }
 }
 

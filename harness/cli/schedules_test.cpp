@@ -406,7 +406,7 @@ TEST_F(Cli, ListTellsAllAboutOneThing) {
   const Finished f = sluice({"list", "1f1b"}, {{"COLUMNS", "60"}});
   EXPECT_EQ(f.code, 0) << f.err;
   for (const char* text : {"one_f_one_b", "1f1b, pipedream_flush", "citation", "recompute", "default: ",
-                           "written from    code; zero=1: abstract;", "ours            zero=1 and zero=3 are our"})
+                           "written from    code; zero=1: abstract;", "ours            When zero=1 and zero=3"})
     EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
   for (const std::string& line : lines(f.out)) EXPECT_LE(line.size(), 60u) << line;
   EXPECT_EQ(document({"list", "gpipe", "--json"})["name"], "gpipe");

@@ -10,7 +10,7 @@ inline OptionSpec rank_option(bool newer = false) {
   return {.name = "rank",
           .default_value = "objective",
           .help =
-              "which of the planner's plans is taken: the best by its own objective, as in the paper, or, of those "
+              "which of the planner's plans is taken: the best by its own objective, or, of those "
               "under every limit on the replicas of a stage, the fastest simulated one that fits",
           .choices = {"objective", "simulated"},
           .in_digest_unless_default = newer};

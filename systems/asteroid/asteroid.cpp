@@ -38,11 +38,11 @@ namespace {
 
 enum class InFlight { steps, stages };
 
-const ChoiceOption<InFlight> in_flight_option(
-    "in_flight",
-    "micro-batches that stage p of P keeps: steps, one for every stage and message from it on, 2 (P - p) - 1 without "
-    "replicas (as reported of the paper); stages, 1F1B's P - p",
-    {{"steps", InFlight::steps}, {"stages", InFlight::stages}});
+const ChoiceOption<InFlight> in_flight_option("in_flight",
+                                              "max micro-batches in flight on stage p of P: steps, one for every stage "
+                                              "and message from it on, 2 (P - p) - 1 without "
+                                              "replicas (as others report of the paper); stages, 1F1B's P - p",
+                                              {{"steps", InFlight::steps}, {"stages", InFlight::stages}});
 
 // What a device holds of layer groups [first, last), with micro-batches of the problem's size.
 // layers: of all groups.
@@ -121,9 +121,9 @@ extern const System asteroid = {
                      {{"dominant step", WrittenFrom::ours},
                       {"shares of a group", WrittenFrom::ours},
                       {"in_flight=stages", WrittenFrom::ours}},
-                     "Only the abstract could be read; the rest follows programs by others. The devices of a stage "
-                     "take whole micro-batches in equal numbers, where the paper gives them unequal shares of each "
-                     "micro-batch, by speed and memory."},
+                     "Only the abstract could be read; the rest follows programs by others, which give the devices of "
+                     "a stage unequal shares of each micro-batch, by speed and memory. Here they take whole "
+                     "micro-batches in equal numbers. The choice of the dominant step and in_flight=stages are ours."},
     .one_size_only = "its planner's objective is for micro-batches of one size",
     .options = {training_only(in_flight_option.spec()), rank_option(), search_seconds_option()},
     .own_cuts = [](const Options&) { return true; },

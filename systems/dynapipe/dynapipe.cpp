@@ -37,7 +37,9 @@ constexpr int kClusters = 4, kClustersOfMany = 3, kMany = 20;
 enum class Injection { clusters, given };
 
 const ChoiceOption<Injection> injection_option(
-    "injection", "order in which micro-batches enter: the fastest of the permutations of clusters, or the given one",
+    "injection",
+    "order in which micro-batches enter: clusters (of the given order and the permutations of clusters of similar "
+    "times, the fastest that fits) or given",
     {{"clusters", Injection::clusters}, {"given", Injection::given}});
 
 // What one pipeline's micro-batches take and hold on every stage.
@@ -186,15 +188,14 @@ const System dynapipe = {
     .citation =
         "Jiang et al., DynaPipe: Optimizing Multi-task Training through Dynamic Pipelines, EuroSys 2024 (arXiv "
         "2311.10418)",
-    .written_from =
-        {WrittenFrom::code,
-         {{"limit of samples", WrittenFrom::ours}},
-         "Clusters start from quantiles, and the limit in samples is ours; its choice of recomputation is not "
-         "here."},
+    .written_from = {WrittenFrom::code,
+                     {{"limit of samples", WrittenFrom::ours}, {"start of injection=clusters", WrittenFrom::ours}},
+                     "The clusters' start from quantiles and the limit in samples are ours; DynaPipe's choice of "
+                     "recomputation is left out."},
     .options = {injection_option.spec(),
                 {.name = "samples_held",
                  .default_value = "0",
-                 .help = "samples whose activations a stage may hold at a time; 0: as many as fit into its memory",
+                 .help = "max samples whose activations a stage holds; 0: as many as fit into its memory",
                  .minimum = 0}},
     .group_samples = dynapipe_groups,
     .plan = dynapipe_plan,

@@ -138,6 +138,7 @@ const System dynpipe = {
     .written_from = {WrittenFrom::code,
                      {{"planner", WrittenFrom::ours},
                       {"convergence term", WrittenFrom::ours},
+                      {"objective of a move", WrittenFrom::ours},
                       {"detector of profile=own", WrittenFrom::ours}},
                      "The planner, the convergence term, the objective of a move and the detector of profile=own are "
                      "ours; the abstract says what they are for."},
@@ -153,7 +154,7 @@ const System dynpipe = {
                         "detector and candidates: own, or code (constants of the released runtime)",
                         {"own", "code"}}),
          training_only(
-             only_with({"window", "25", "updates between two looks at the ranks' times"}, "profile", {"own"})),
+             only_with({"window", "25", "updates between two checks of the ranks' times"}, "profile", {"own"})),
          {.name = "lambda",
           .default_value = "0",
           .help = "thousandths by which an update of mean staleness adds to the iterations, as fitted to runs: sluice "
@@ -161,14 +162,14 @@ const System dynpipe = {
           .minimum = 0},
          {.name = "forest",
           .default_value = "none",
-          .help = "co-runs to train the forest on that predicts a stage's slowdown: a file of sluice profile "
-                  "--co-run; none: as the device was seen",
+          .help = "file of sluice profile --co-run, on which the forest is trained that predicts a stage's slowdown; "
+                  "none: the slowdown observed on the device",
           .check_file = check_forest_rows,
           .only_with = {{"variant", {"static"}, /*except=*/true}, {"moves", {"none"}}},
           .training_only = true},
          {.name = "published",
           .default_value = "none",
-          .help = "published co-location slowdowns to train it on besides: Gavel's file, a .csv",
+          .help = "further training data of the forest: Gavel's published co-location slowdowns, a .csv file",
           .check_file = check_forest_rows,
           .in_digest_unless_default = true,
           .only_with = {{"variant", {"static"}, /*except=*/true}, {"moves", {"none"}}},

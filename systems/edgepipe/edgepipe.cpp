@@ -31,11 +31,13 @@ namespace {
 
 enum class Planner { exact, released, even };
 
-const ChoiceOption<Planner> planner_option(
-    "planner",
-    "how layers are given to devices: exact (the paper's optimum), released (as the released scheduler looks types up) "
-    "or even (the same number of layers for every device in order)",
-    {{"exact", Planner::exact}, {"released", Planner::released}, {"even", Planner::even}});
+const ChoiceOption<Planner> planner_option("planner",
+                                           "how layers are given to devices: exact (the paper's optimum), released "
+                                           "(with the released scheduler's lookup of device types) "
+                                           "or even (the same number of layers for every device in order)",
+                                           {{"exact", Planner::exact},
+                                            {"released", Planner::released},
+                                            {"even", Planner::even}});
 
 // The layers of a model as a chain, and the cluster by types.
 class EdgePlanner {
@@ -206,17 +208,17 @@ const System edgepipe = {
         "Hu et al., Pipeline Parallelism for Inference on Heterogeneous Edge Computing, 2021 (arXiv 2110.14895); "
         "PipeEdge, DSD 2022",
     .written_from = {WrittenFrom::code,
-                     {{"planner=even", WrittenFrom::ours}},
-                     "planner=even and decimal units are ours."},
+                     {{"planner=even", WrittenFrom::ours}, {"units=decimal", WrittenFrom::ours}},
+                     "planner=even and units=decimal are ours."},
     .inference_only = true,
     .options = {planner_option.spec(),
                 {"units",
                  "decimal",
-                 "what the planner takes a megabyte and a megabit for: decimal (10^6) or binary (2^20, as the released "
-                 "scheduler does)",
+                 "size of a megabyte and a megabit in the planner: decimal (10^6) or binary (2^20, as in the released "
+                 "scheduler)",
                  {"decimal", "binary"}},
-                {"buffers_in", "2", "messages that a stage's memory has room for before it takes them", {}, 0},
-                {"buffers_out", "2", "messages that it has room for before they are sent", {}, 0}},
+                {"buffers_in", "2", "buffers for received messages, counted in a stage's memory", {}, 0},
+                {"buffers_out", "2", "buffers for messages to send, counted in a stage's memory", {}, 0}},
     .own_cuts = [](const Options&) { return true; },
     .candidates = edgepipe_plan,
     .schedule = edgepipe_schedule,

@@ -210,27 +210,30 @@ const System graphpipe = {
     .written_from = {WrittenFrom::paper,
                      {{"stage costs", WrittenFrom::ours},
                       {"in-flight rule", WrittenFrom::ours},
-                      {"partition=best", WrittenFrom::ours}},
+                      {"partition=best", WrittenFrom::ours},
+                      {"partition=absorb_joins", WrittenFrom::ours}},
                      "The equations of a stage's cost and the in-flight rule could not be read and are reconstructed; "
-                     "partition=absorb_joins and best are ours."},
+                     "partition=absorb_joins and partition=best are ours."},
     .synchronous = true,
     .one_size_only = "its planner's objective is for micro-batches of one size",
     .options =
         {{"partition",
           "best",
-          "series_parallel (the paper's), absorb_joins, sequential (each stage after the one "
-          "before it) or best of the first two and a row with the model's own edges",
+          "series_parallel (the paper's), absorb_joins (a join in a branch's last stage), sequential (each stage waits "
+          "for the one before it) or best (the best of the first two and of a sequence with the model's own edges)",
           {"best", "series_parallel", "absorb_joins", "sequential"}},
          {"micro_batch",
           "case",
-          "case: the run's, replicas in turn; uniform: the best multiple of it for all "
-          "stages; per_stage: one for every stage",
+          "case: the run's, replicas in turn; uniform: for all stages the best power of two times it; per_stage: one "
+          "per stage",
           {"case", "uniform", "per_stage"}},
          rank_option(),
          {"overlap", "no", "messages overlap compute in the planner's objective", kYesNo},
-         only_with(
-             {"degrees", "powers_of_two", "data-parallel degrees of a stage; any: up to 30", {"powers_of_two", "any"}},
-             "micro_batch", {"case"}),
+         only_with({"degrees",
+                    "powers_of_two",
+                    "data-parallel degrees of a stage; any: every degree up to 30",
+                    {"powers_of_two", "any"}},
+                   "micro_batch", {"case"}),
          {"max_degree", "1024", "largest data-parallel degree of a stage"},
          only_with({"k", "1", "largest k of kFkB tried"}, "micro_batch", {"per_stage"}),
          search_seconds_option()},

@@ -47,7 +47,7 @@ enum class Weights { stash, average_a, average_b, newest };
 const ChoiceOption<Weights> weights_option(
     "weights",
     "what the input gradient reads: stash (the forward's weights), average_a or average_b (rebuilt from a moving "
-    "average of the updates, as LayerPipe2 does, with one of two decays) or newest",
+    "average of the updates, as LayerPipe2 does, with one of two decays of ours) or newest",
     {{"stash", Weights::stash},
      {"average_a", Weights::average_a},
      {"average_b", Weights::average_b},
@@ -200,7 +200,8 @@ const System layerpipe = {
                      {{"map of layers", WrittenFrom::ours},
                       {"order", WrittenFrom::ours},
                       {"decay of weights=average", WrittenFrom::ours}},
-                     "The map of layers to processors, its search and the order of the ops are ours."},
+                     "The map of layers to processors, its search, the order of the ops and the decays of the weights' "
+                     "average are ours."},
     .synchronous = false,
     .options = {training_only(weights_option.spec()),
                 training_only({"divide", "yes",
@@ -208,11 +209,11 @@ const System layerpipe = {
                                kYesNo}),
                 {.name = "groups",
                  .default_value = "0",
-                 .help = "groups of layers, each with a delay and a processor of its own for F and I; 0: the best",
+                 .help = "number of groups of layers, each with its own delay and processor for F and I; 0: the best",
                  .minimum = 0},
                 {.name = "gradient_delay",
                  .default_value = "1",
-                 .help = "micro-batches that a weight gradient from another processor may come late",
+                 .help = "max delay of a weight gradient from another processor, in micro-batches",
                  .minimum = 0,
                  .training_only = true},
                 rank_option()},

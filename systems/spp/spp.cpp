@@ -20,21 +20,23 @@
 // It forwards further ahead than 1F1B (4 micro-batches a stage, since transfers have positions too)
 // and holds as many more activations.
 //
+// Written from memory of the paper; "the model" below is what is remembered of its model.
+//
 // Its model and what runs here agree where stages are not replicated, channels are duplex, every
 // two neighbours have a link of their own and links have no latency. Elsewhere:
 //   - A replica here takes every r-th micro-batch whole, while the model splits each over all r.
 //     The work is the same, but the first result comes later. So that no replica waits for the list
 //     to come round to it, the order is made of rounds of as many micro-batches as the most
-//     replicated stage has replicas: a round is what the paper splits. A stage has at most as many
+//     replicated stage has replicas: a round is what the model splits. A stage has at most as many
 //     replicas as there are micro-batches.
-//   - channel=shared, the paper's: both directions of a channel wait for each other in key order; full
+//   - channel=shared, the model's: both directions of a channel wait for each other in key order; full
 //     duplex links do not.
 //   - Transfers pay a link's latency and queue for media they share; in the model they do neither.
 //     A skip connection crosses each channel between its ends; here it goes to its reader at once.
 //   - The all-reduce is a ring over the stage's devices in order, and starts when the rank has
 //     nothing else left to do; the model's is paced by the slowest link between any two of them.
 //   - The model leaves out optimizer steps.
-// Devices of different speed are outside of the paper: a stage runs at its slowest device's.
+// Devices of different speed are outside of the model: a stage runs at its slowest device's.
 #include <algorithm>
 
 #include "harness/base/error.h"
@@ -233,35 +235,38 @@ const System spp = {
         "Luo et al., Efficient Pipeline Planning for Expedited Distributed DNN Training, INFOCOM "
         "2022 (arXiv 2204.10562)",
     .written_from = {WrittenFrom::memory,
-                     {{"rounds of whole micro-batches", WrittenFrom::ours}},
+                     {{"rounds of whole micro-batches", WrittenFrom::ours},
+                      {"ties of cuts", WrittenFrom::ours},
+                      {"limit of memory=yes", WrittenFrom::ours}},
                      "Rounds of whole micro-batches for replicas, how the cuts decide ties, and the memory limit are "
                      "ours."},
     .synchronous = true,
     .one_size_only = "its planner's objective is for micro-batches of one size",
-    .options = {{"order",
-                 "strict",
-                 "each stage's order: strict (by key, waiting for it) or ready (the least key of "
-                 "what could run)",
-                 {"strict", "ready"}},
-                {"channel",
-                 "shared",
-                 "transfers down and up a channel: shared (one after the other, the paper's model) "
-                 "or duplex",
-                 {"shared", "duplex"}},
-                {"merge_last", "yes", "the last stage's forward and backward count as one block", kYesNo},
-                {"orient",
-                 "paper",
-                 "device order: paper (one way round) or both (also reversed, the better plan wins)",
-                 {"paper", "both"}},
-                rank_option(),
-                {"all_devices", "yes", "every plan uses all devices; no: it may use fewer", kYesNo},
-                {"memory", "no",
-                 "leave out plans whose stages (weights, gradients, an optimizer state, outputs in "
-                 "flight) exceed a device's memory; the paper has no such limit",
-                 kYesNo},
-                {"stages", "0", "number of stages; 0: try every number", {}, 0},
-                search_seconds_option(),
-                {"table_limit", "2048", "MiB of search tables, then the best so far"}},
+    .options =
+        {{"order",
+          "strict",
+          "each stage's order: strict (by key, waiting where needed) or ready (the lowest key of the ops that could "
+          "run)",
+          {"strict", "ready"}},
+         {"channel",
+          "shared",
+          "transfers down and up a channel: shared (one after the other; the paper's model, as remembered) or duplex "
+          "(at the same time)",
+          {"shared", "duplex"}},
+         {"merge_last", "yes", "the last stage's forward and backward count as one block", kYesNo},
+         {"orient",
+          "paper",
+          "direction of the device order: paper (one, as remembered) or both (also reversed; the better plan wins)",
+          {"paper", "both"}},
+         rank_option(),
+         {"all_devices", "yes", "every plan uses all devices; no: it may use fewer", kYesNo},
+         {"memory", "no",
+          "leave out plans whose stages (weights, gradients, an optimizer state, outputs in "
+          "flight) exceed a device's memory; no such limit is remembered of the paper",
+          kYesNo},
+         {"stages", "0", "number of stages; 0: try every number", {}, 0},
+         search_seconds_option(),
+         {"table_limit", "2048", "MiB of search tables, after which the search ends with the best so far"}},
     .own_cuts = [](const Options&) { return true; },
     .candidates = spp_plans,
     .schedule = spp_schedule,

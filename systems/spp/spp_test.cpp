@@ -248,7 +248,7 @@ TEST(SppTest, AReplicaTakesWholeMicroBatches) {
   EXPECT_GT(s.end, plan.search.objective);
 }
 
-// A stage may not have more replicas than there are micro-batches; the paper's model does not mind.
+// A stage may not have more replicas than there are micro-batches; the planner's model does not mind.
 TEST(SppTest, AsManyReplicasAsMicroBatches) {
   const Case c{costs_of({1, 1}, {1, 1}, {1}, {0, 0}), cluster_of(bandwidths_of(2, 1, {})), 1};
   const Plan plan = c.plan();  // one stage would take 2 s on both devices together
