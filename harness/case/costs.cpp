@@ -63,6 +63,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
                      "was measured for micro-batches of " + std::to_string(graph.micro_batch) +
                          " samples, this run has " + std::to_string(micro_batch),
                      "profile again with the same --batch and --microbatches");
+  if (cluster.one_machine && graph.machine) profiles.warn_of_changes(source, *graph.machine);
   return graph;
 }
 

@@ -84,8 +84,13 @@ std::string ProfileStore::file_of(const ProfileKey& key) const {
 static void warn(const std::string& text) { fmt::print(stderr, "warning: profile cache: {}\n", visible(text)); }
 
 // A name for what the file says of the key, so that one that was edited, or is another key's, is found out.
-static std::string seal(const ProfileKey& key, const Json& profile, const Json& speeds) {
-  return digest(Json::array({to_text(key), profile, speeds}));
+static std::string seal(const ProfileKey& key, const Json& profile) {
+  return digest(Json::array({to_text(key), profile}));
+}
+
+const MachineSpeeds& ProfileStore::speeds() {
+  if (!speeds_) speeds_ = measure_.speeds();
+  return *speeds_;
 }
 
 std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) {
@@ -94,17 +99,13 @@ std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) {
   try {
     const Json json = parse_json_file(file);
     JsonReader reader(json, file);
-    const Json &profile = reader.raw("profile"), &speeds = reader.raw("speeds");
-    if (reader.text("seal") != seal(key, profile, speeds)) throw InputError(file, "was changed after it was written");
-    JsonReader speeds_reader = reader.object("speeds");
+    const Json& profile = reader.raw("profile");
+    if (reader.text("seal") != seal(key, profile)) throw InputError(file, "was changed after it was written");
     reader.no_other_keys();
-    const MachineSpeeds then = machine_speeds_from_json(speeds_reader);
     CostGraph costs = cost_graph_from_json(profile, file);
-    if (key.device == DeviceKind::cpu) {
-      if (!speeds_) speeds_ = measure_.speeds();
-      if (const std::string changed = changed_speeds(then, *speeds_); !changed.empty())
+    if (costs.machine && costs.machine->speeds)
+      if (const std::string changed = changed_speeds(*costs.machine->speeds, speeds()); !changed.empty())
         throw InputError(file, "this machine is not as it was: " + changed);
-    }
     return costs;
   } catch (const InputError& e) {
     warn(std::string(e.what()) + "; it is measured anew");
@@ -114,16 +115,32 @@ std::optional<CostGraph> ProfileStore::stored(const ProfileKey& key) {
 
 void ProfileStore::store(const ProfileKey& key, const CostGraph& costs) {
   const std::string file = file_of(key);
-  speeds_ = measure_.speeds();
-  const Json profile = sluice::to_json(costs), speeds = sluice::to_json(*speeds_);
+  CostGraph graph = costs;
+  if (!graph.machine) graph.machine.emplace();
+  if (key.device == DeviceKind::cpu && !graph.machine->speeds) graph.machine->speeds = measure_.speeds();
+  if (graph.machine->speeds) speeds_ = graph.machine->speeds;
+  const Json profile = sluice::to_json(graph);
   std::error_code failure;
   fs::create_directories(folder_, failure);  // write_text() says why there is none
   try {
-    write_text(file,
-               Json{{"seal", seal(key, profile, speeds)}, {"speeds", speeds}, {"profile", profile}}.dump(1) + "\n");
+    write_text(file, Json{{"seal", seal(key, profile)}, {"profile", profile}}.dump(1) + "\n");
   } catch (const RunError& e) {
     warn(std::string(e.what()) + "; the next run measures again");
   }
+}
+
+void ProfileStore::warn_of_changes(const std::string& file, const MachineCosts& then) {
+  const std::lock_guard lock(mutex_);
+  if (!compared_.insert(file).second) return;
+  std::string text;
+  if (then.machine != machine_signature()) {
+    text = fmt::format("was measured on another machine, '{}'", then.machine);
+  } else if (then.speeds) {
+    const std::string changed = changed_speeds(*then.speeds, speeds());
+    if (!changed.empty()) text = "this machine is not as it was: " + changed;
+  }
+  if (!text.empty())
+    fmt::print(stderr, "warning: {}: {}; measure again with: sluice profile\n", visible(file), visible(text));
 }
 
 CostGraph ProfileStore::costs(const ProfileKey& key, const Workload& workload, bool between_processes) {
@@ -267,6 +284,7 @@ CostGraph measure_profile(const ProfileKey& key, const Workload& workload, int r
   graph.machine->machine = machine_signature();
   graph.machine->build = build_signature();
   graph.machine->made = utc_now();
+  if (key.device == DeviceKind::cpu) graph.machine->speeds = measure_machine_speeds();
   return graph;
 }
 

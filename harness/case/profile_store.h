@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "harness/case/choices.h"
@@ -68,9 +69,13 @@ class ProfileStore {
   // damaged, edited or has other speeds, which a warning on stderr names. Only one thread at a time may call this and
   // store().
   std::optional<CostGraph> stored(const ProfileKey& key);
-  // Measures the machine's speeds and writes the key's file with them, whole or not at all, with a seal. If the folder
-  // cannot be written, it prints a warning on stderr and no error: the next process measures again.
+  // Writes the key's file, whole or not at all, with a seal; of a CPU with the machine's speeds, measured now if `costs`
+  // has none. If the folder cannot be written, it prints a warning on stderr and no error: the next process measures
+  // again.
   void store(const ProfileKey& key, const CostGraph& costs);
+  // Warns on stderr, once a file, if its costs are of another machine, or this one's speeds differ from those of then by
+  // more than 5 %.
+  void warn_of_changes(const std::string& file, const MachineCosts& then);
 
   // The costs in memory, so that the other processes of a job plan with the same. adopt() replaces costs of the same
   // key; it throws, without any change, if one does not have the form of to_json().
@@ -78,10 +83,13 @@ class ProfileStore {
   void adopt(const Json& costs);
 
  private:
+  const MachineSpeeds& speeds();
+
   std::string folder_;
   int rounds_;
   ProfileMeasurements measure_;
   std::optional<MachineSpeeds> speeds_;  // last measured
+  std::set<std::string> compared_;       // files that warn_of_changes() has seen
   mutable std::mutex mutex_;
   std::map<std::string, CostGraph> costs_;  // by to_text(key)
 };

@@ -98,15 +98,34 @@ TEST_F(GaugedProfilesTest, AStoreMeasuresTheSpeedsOnceForAllItsFiles) {
   EXPECT_EQ(gauged_, 3);
 }
 
-TEST_F(GaugedProfilesTest, AProfileWithoutSpeedsIsMeasuredAnew) {
-  const auto profiles = new_machine();
-  profiles->store(kKey, profile(0.5));
-  Json file = Json::parse(content(profiles->file_of(kKey)));
-  file.erase("speeds");
-  std::ofstream(profiles->file_of(kKey)) << file.dump();
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(new_machine()->stored(kKey));
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("speeds"), std::string::npos);
+TEST_F(GaugedProfilesTest, AFileOfCostsIsComparedOnceWithTheMachineThatUsesIt) {
+  const std::string file = folder() + "/tiny.json";
+  fs::create_directories(folder());
+  const auto warning_of = [&](const CostGraph& written, const Cluster& cluster, int times = 1) {
+    std::ofstream(file) << to_json(written).dump();
+    const auto profiles = new_machine();
+    testing::internal::CaptureStderr();
+    for (; times > 0; --times) load_costs(file, find_workload("tiny"), kKey, cluster, {}, *profiles);
+    return testing::internal::GetCapturedStderr();
+  };
+  const Cluster here{.one_machine = Cluster::OneMachine{}};
+  CostGraph graph = profile(0.5);
+  EXPECT_EQ(warning_of(graph, here), "");  // not of a machine
+  graph.machine.emplace().machine = machine_signature();
+  EXPECT_EQ(warning_of(graph, here), "");  // without speeds
+  graph.machine->speeds = {.arithmetic = 97, .memory = 104, .message = 200};
+  EXPECT_EQ(warning_of(graph, {}), "");  // another cluster, whose devices the file describes
+  EXPECT_EQ(gauged_, 0);
+  EXPECT_EQ(warning_of(graph, here, 3), "warning: " + file +
+                                            ": this machine is not as it was: messages are 50 % slower; measure again "
+                                            "with: sluice profile\n");
+  EXPECT_EQ(gauged_, 1);
+  graph.machine->speeds->message = 100;
+  EXPECT_EQ(warning_of(graph, here), "");
+  graph.machine->machine = "Z80, 1 cores";
+  EXPECT_EQ(
+      warning_of(graph, here),
+      "warning: " + file + ": was measured on another machine, 'Z80, 1 cores'; measure again with: sluice profile\n");
 }
 
 TEST_F(GaugedProfilesTest, TheSpeedOfTheProcessorSaysNothingOfAGpu) {

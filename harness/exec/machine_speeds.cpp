@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "harness/base/error.h"
-#include "harness/base/json.h"
-#include "harness/base/json_reader.h"
 #include "harness/exec/pinning.h"
 
 namespace sluice {
@@ -136,19 +134,6 @@ std::string changed_speeds(const MachineSpeeds& then, const MachineSpeeds& now) 
   compare("memory is", then.memory, now.memory);
   compare("messages are", then.message, now.message);
   return text;
-}
-
-Json to_json(const MachineSpeeds& speeds) {
-  return {{"arithmetic", speeds.arithmetic}, {"memory", speeds.memory}, {"message", speeds.message}};
-}
-
-MachineSpeeds machine_speeds_from_json(JsonReader& reader) {
-  constexpr double kMax = 1e15;
-  const MachineSpeeds speeds{.arithmetic = reader.above_zero("arithmetic", kMax),
-                             .memory = reader.above_zero("memory", kMax),
-                             .message = reader.above_zero("message", kMax)};
-  reader.no_other_keys();
-  return speeds;
 }
 
 }  // namespace sluice

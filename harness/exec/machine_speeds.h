@@ -4,19 +4,9 @@
 
 #include <string>
 
+#include "harness/model/measurement.h"
+
 namespace sluice {
-
-class Json;
-class JsonReader;
-
-// Of three fixed tasks. Only their ratios to the same speeds at another time have a meaning.
-struct MachineSpeeds {
-  double arithmetic = 0;  // a matrix product of one thread: multiply-adds per second
-  double memory = 0;      // a copy by one thread of more than a core's own caches hold: bytes per second
-  double message = 0;     // two threads that answer each other: round trips per second
-
-  bool operator==(const MachineSpeeds&) const = default;
-};
 
 // Measures them in turn, in 0.8 seconds, each as the 10th percentile of the seconds of 200 or more short runs, because
 // medians do not repeat. In 40 consecutive gauges, on two cores with a load of 5, the largest change from one to the
@@ -27,9 +17,5 @@ MachineSpeeds measure_machine_speeds();
 
 // Those that differ from `then` by more than 5 %: "memory is 12 % slower, messages are 30 % slower"; empty: none.
 std::string changed_speeds(const MachineSpeeds& then, const MachineSpeeds& now);
-
-Json to_json(const MachineSpeeds& speeds);
-// Throws InputError for speeds that are not positive.
-MachineSpeeds machine_speeds_from_json(JsonReader& reader);
 
 }  // namespace sluice

@@ -57,6 +57,15 @@ void fields(auto& v, MachineCosts::Apart& a) {
   v.expect(a.weight_gradient > 0, "weight_gradient", kAboveZero, "");
 }
 
+void fields(auto& v, MachineSpeeds& s) {
+  v("arithmetic", s.arithmetic, kFactorForm);
+  v.expect(s.arithmetic > 0, "arithmetic", kAboveZero, "");
+  v("memory", s.memory, kFactorForm);
+  v.expect(s.memory > 0, "memory", kAboveZero, "");
+  v("message", s.message, kFactorForm);
+  v.expect(s.message > 0, "message", kAboveZero, "");
+}
+
 template <class V>
 void fields(V& v, MachineCosts& m) {
   v("machine", m.machine);
@@ -79,6 +88,7 @@ void fields(V& v, MachineCosts& m) {
   v("predict", m.predict, kSecondsForm);
   v.where(true, "apart", m.apart);
   v.where(true, "processes", m.processes);
+  v.if_any("speeds", m.speeds);
   if constexpr (std::same_as<V, FieldReader>)
     for (const char* name : {"process_message", "process_byte"})  // of an earlier version, which never measured them
       v.in().number_or(name, 0, 0, kMaxSeconds);

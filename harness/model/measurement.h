@@ -42,6 +42,14 @@ struct BetweenProcesses {
   bool measured() const { return reduce > 0; }
 };
 
+// Reference speeds of a machine, of three fixed tasks (harness/exec/machine_speeds.h). Only their ratios to the same
+// speeds at another time have a meaning.
+struct MachineSpeeds {
+  double arithmetic = 0;  // a matrix product of one thread: multiply-adds per second
+  double memory = 0;      // a copy by one thread of more than a core's own caches hold: bytes per second
+  double message = 0;     // two threads that answer each other: round trips per second
+};
+
 // What a machine's executor costs in addition to the layers, as measured by `sluice profile`.
 struct MachineCosts {
   std::string machine, build;    // processor and cores; program and LibTorch
@@ -66,6 +74,7 @@ struct MachineCosts {
   } apart;
   // Where the ranks are processes; all 0: not measured, and then they cost what they cost between threads.
   BetweenProcesses processes;
+  std::optional<MachineSpeeds> speeds = {};  // when it was measured; absent: on a GPU
 };
 
 Json to_json(const BetweenProcesses& processes);
