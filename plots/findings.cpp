@@ -158,9 +158,11 @@ class PageWriter {
         "<!-- Made by: sluice report --markdown results/reference/{}.json; a test compares it with its records. -->\n"
         "# {}\n\n",
         study_.name, markdown_prose(study_.title));
-    page_.markdown += wrapped(markdown_prose(study_.question));
+    page_.markdown += short_enough("question", wrapped(markdown_prose(study_.question)), 2);
     if (!study_.answer.empty()) page_.markdown += "\n";
-    for (const Paragraph& line : study_.answer) page_.markdown += list_item(text_of(line));
+    std::string answer;
+    for (const Paragraph& line : study_.answer) answer += list_item(text_of(line));
+    page_.markdown += short_enough("answer", answer, 5);
     for (const auto& section : study_.sections) {
       page_.markdown += "\n";
       std::visit([&](const auto& s) { add(s); }, section);
@@ -172,11 +174,14 @@ class PageWriter {
   }
 
  private:
-  static std::string list_item(const std::string& markdown) {
-    std::string text = wrapped(markdown);
-    for (std::size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
-      text.insert(at + 1, "  ");
-    return "- " + text;
+  // A page begins with what one look takes in.
+  std::string short_enough(const char* what, const std::string& text, std::ptrdiff_t max) const {
+    const std::ptrdiff_t lines = std::ranges::count(text, '\n');
+    if (lines > max)
+      throw InputError(study_.name,
+                       fmt::format("the {} has {} lines on the page, at most {} are possible", what, lines, max),
+                       "shorten it: what explains a table goes next to it");
+    return text;
   }
 
   // With its figures in their places.

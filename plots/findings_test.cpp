@@ -193,9 +193,24 @@ TEST(Study, AnswersBeginThePageWithFiguresOfItsTables) {
       answer_of(R"({"text": "{g}", "figures": {"g": {"table": "speed", "column": "rat"}}})").find("no column 'rat'"),
       std::string::npos);
   EXPECT_NE(answer_of(R"({"text": "By 1.28."})").find("figure '1.28.'"), std::string::npos);
-  const std::string line = R"({"text": "a"})",
-                    six = line + "," + line + "," + line + "," + line + "," + line + "," + line;
-  EXPECT_NE(answer_of(six).find("has 6 lines; an answer has at most 5"), std::string::npos);
+}
+
+TEST(Study, AQuestionHasAtMostTwoLinesOnThePageAndAnAnswerFive) {
+  const auto error = [](const std::string& question, const std::string& answer) -> std::string {
+    try {
+      findings_page(study_of(kTable, question, "[" + answer + "]"), synthetic::records());
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string line(118, 'a'), text = R"({"text": ")" + line + " " + line + "\"}", one = R"({"text": "a"})";
+  EXPECT_EQ(error("Which?", text + "," + text + "," + one), "");
+  EXPECT_NE(error("Which?", text + "," + text + "," + text).find("the answer has 6 lines on the page, at most 5"),
+            std::string::npos);
+  EXPECT_EQ(error(line + " " + line, one), "");
+  EXPECT_NE(error(line + " " + line + " aaa", one).find("the question has 3 lines on the page, at most 2"),
+            std::string::npos);
 }
 
 TEST(Study, HoldsTheVirtualClockAgainstTheWallClock) {
@@ -222,6 +237,15 @@ TEST(Study, HoldsTheVirtualClockAgainstTheWallClock) {
   EXPECT_NE(error_of(R"({"validation": {"name": "all", "by": "sistem"}})").find("did you mean 'system'?"),
             std::string::npos)
       << error_of(R"({"validation": {"name": "all", "by": "sistem"}})");
+}
+
+TEST(Study, PagesShowLearningCurves) {
+  const Study study = study_of(R"({"chart": {"name": "curves", "kind": "curves", "where": {"ranks": [1, 4]}}})");
+  const FindingsPage page = findings_page(study, synthetic::records());
+  ASSERT_EQ(page.pictures.size(), 1u);
+  const std::string drawing = page.pictures[0].spec.dump();
+  EXPECT_NE(drawing.find("GPipe"), std::string::npos);
+  EXPECT_NE(drawing.find("\"updates\":480"), std::string::npos) << drawing.substr(0, 3000);
 }
 
 TEST(Study, PagesShowTheLargestStableRates) {
@@ -322,6 +346,8 @@ TEST(Study, ProseHoldsNoFigureOfItsOwn) {
   EXPECT_NE(error_of(R"({"text": "It is 1.28x faster."})").find("figure '1.28x'"), std::string::npos);
   EXPECT_NE(error_of(R"({"text": "It is (35 %) faster."})").find("figure '(35'"), std::string::npos);
   EXPECT_NE(error_of("", "Is it 20 faster?").find("figure '20'"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": "A 20-fold gain."})").find("figure '20-fold'"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": "It is \u00bd as fast."})").find("figure '\u00bd'"), std::string::npos);
   EXPECT_EQ(error_of(R"({"text": "1F1B and 2BW on V100, with `zero=3` (ZeRO-3)."})"), "no error");
 }
 

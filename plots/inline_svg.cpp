@@ -107,9 +107,8 @@ InlineSvg inline_svg(const std::string& svg, const std::string& name) {
   const std::size_t begin = svg.find("<svg");
   const std::size_t end = svg.rfind("</svg>");
   if (begin == std::string::npos || end == std::string::npos) return {};
-  InlineSvg result{svg.substr(begin, end + 6 - begin), 0, 0};
+  InlineSvg result{svg.substr(begin, end + 6 - begin), 0};
   result.width = attribute(result.markup, "width");
-  result.height = attribute(result.markup, "height");
   // Of every mark: half of a chart's bytes.
   for (const char* noise : {" font-family=\"Helvetica, Arial, sans-serif\"",
                             " opacity=\"1\"",

@@ -9,8 +9,8 @@ namespace sluice {
 inline constexpr double kChartFont = 12;  // pixels, for most texts of drawn charts
 
 struct InlineSvg {
-  std::string markup;            // "" if the picture is no SVG
-  double width = 0, height = 0;  // pixels
+  std::string markup;  // "" if the picture is no SVG
+  double width = 0;    // pixels
 };
 
 // Without parts that a page has once (fonts, XML's namespaces), with ids that are unique in the page (prefixed with

@@ -315,10 +315,35 @@ std::string leaderboard_text(const Leaderboard& board) {
   return text + "A cell is the share of the best system's figure; *: shares the first place\n" + kCellNote + "\n";
 }
 
+// "SPP 0.96 and DAPPLE 0.95 share the first place; single device 0.29."
+static std::string first_places(const std::vector<BoardRow>& rows) {
+  std::vector<std::string> first;
+  std::string others;
+  for (const BoardRow& row : rows) {
+    const std::string text = fmt::format("{} {:.2f}", markdown_text(row.title), row.score);
+    if (row.reference)
+      others = "; " + text;
+    else if (row.place == 1)
+      first.push_back(text);
+  }
+  if (first.empty()) return "none" + others + ".";
+  const std::string last = first.back();
+  if (first.size() == 1) return last + " is first" + others + ".";
+  first.pop_back();
+  return fmt::format("{} and {} share the first place{}.", fmt::join(first, ", "), last, others);
+}
+
 std::string leaderboard_markdown(const Leaderboard& board) {
   const BoardDescription& d = board.description;
   std::string text = "<!-- Made by: sluice leaderboard --write; a test compares it with its records. -->\n# " +
-                     markdown_text(d.title) + "\n\n" + wrapped(markdown_prose(d.text)) + "\n";
+                     markdown_text(d.title) + "\n\n" +
+                     wrapped("Which system has the best figures over models and clusters?") + "\n" +
+                     list_item("Synchronous: " + first_places(board.synchronous)) +
+                     list_item("Asynchronous: " + first_places(board.asynchronous)) +
+                     list_item(
+                         "Places are those of the mean share of the best figure; differences within the model's "
+                         "error are ties. Other models, clusters or columns could change them.") +
+                     "\n" + wrapped(markdown_prose(d.text)) + "\n";
   text +=
       wrapped(kinds_text(board) +
               ". A cell is the share of the best system's figure in its column (of a time: the best time over the "

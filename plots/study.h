@@ -87,7 +87,15 @@ struct Paragraph {
 };
 
 // One of the report's charts, of the comparisons that these records give.
-enum class RecordChart { throughput, memory_throughput, communication, planners, time_to_accuracy, final_metric };
+enum class RecordChart {
+  throughput,
+  memory_throughput,
+  communication,
+  planners,
+  time_to_accuracy,
+  final_metric,
+  curves  // over updates
+};
 template <>
 struct Choices<RecordChart> {
   static constexpr Choice<RecordChart> all[] = {{RecordChart::throughput, "throughput"},
@@ -95,7 +103,8 @@ struct Choices<RecordChart> {
                                                 {RecordChart::communication, "communication"},
                                                 {RecordChart::planners, "planners"},
                                                 {RecordChart::time_to_accuracy, "time_to_accuracy"},
-                                                {RecordChart::final_metric, "final_metric"}};
+                                                {RecordChart::final_metric, "final_metric"},
+                                                {RecordChart::curves, "curves"}};
 };
 struct ComparisonPicture {
   std::string name, title;
@@ -145,12 +154,10 @@ struct FailedRuns {};  // the list of runs that are no result, with reasons
 // The largest learning rate that each system stands, of records whose purpose is "boundary".
 struct StableRateTables {};
 
-inline constexpr std::size_t kMaxAnswers = 5;
-
 struct Study {
   std::string name;  // of its file, without the ending
   std::string title, question;
-  std::vector<Paragraph> answer;      // at most kMaxAnswers: the answer, how sure it is, what would change it
+  std::vector<Paragraph> answer;      // the answer, how sure it is, what would change it
   std::filesystem::path records;      // in the description's folder
   std::filesystem::path targets;      // single-device records that give the targets (results/targets.h); empty: each
                                       // record's own

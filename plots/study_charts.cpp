@@ -76,6 +76,8 @@ Chart study_chart(const ComparisonPicture& picture, std::span<const Record> reco
       return time_to_accuracy_chart(picture.name, picture.title, comparisons);
     case RecordChart::final_metric:
       return final_metric_chart(picture.name, picture.title, comparisons);
+    case RecordChart::curves:
+      return curves_chart(picture.name, comparisons, CurveAxis::updates);
   }
   return {picture.name, picture.title, nullptr};
 }

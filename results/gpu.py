@@ -274,10 +274,11 @@ def answers(tests, sections):
     failed = any("failed" in test for test in tests)
     every = "Not every" if failed else "Every"
     lines = [f"- {every} test of `cuda_test` that one GPU can run passes."] if tests else []
-    blocks = [f"{name.split()[0].lower()} {100 * middle:.1f} % off in the median and {100 * ninetieth:.1f} % at the "
-              "90th percentile" for name, _, middle, ninetieth, _ in errors_of_claims()[:2]]
+    blocks = [f"{name.split()[0].lower()} {100 * middle:.1f}, {100 * ninetieth:.1f} %"
+              for name, _, middle, ninetieth, _ in errors_of_claims()[:2]]
     if blocks:
-        lines.append(f"- GPT blocks in bf16, predicted from kernels timed alone: {'; '.join(blocks)}.")
+        lines.append("- GPT blocks in bf16 from kernels, median and 90th percentile of errors: "
+                     f"{'; '.join(blocks)}.")
     return [*lines, *(f"- {section}" for section in sections[:3])]
 
 
@@ -292,13 +293,13 @@ def page_of(files):
              if (found := re.match(r"\[  (PASSED|FAILED|SKIPPED)\s*\] ([1-9]\d* tests?)", line))]
     failed = sorted({found[1] for line in log if (found := re.match(r"\[  FAILED  \] (\S*\.[^\s,]*)", line))})
     text = ["<!-- Made by: python results/gpu.py; a test compares it with the files it is made of. -->", "# On a GPU",
-            "",
+            "", "How far are the virtual clock's predictions from what we measured on a GPU?", ""]
+    systems, sections = clocks(records)
+    text += [*answers(tests, sections), "",
             f"Measured by us on {gpus}: CUDA {cuda.get('runtime')}, driver {cuda.get('driver')}, LibTorch "
             f"{machine.get('torch')}, commit `{machine.get('commit')}`.",
             "Measured by others: the tables of [external.md](external.md), and the calibrations in `workloads/devices`",
             "that name another source. Derived: the times of every other device.", ""]
-    systems, sections = clocks(records)
-    text += [*answers(tests, sections), ""]
     if parts:
         text += table(["part", "ended", "seconds"],
                       ([p["part"], {0: "well", 124: "at its time limit"}.get(p["status"], "with failures"),
