@@ -64,11 +64,6 @@ Field stored(const char* name, FieldKind kind, T Record::*member, FieldForm form
   return field;
 }
 
-Field since_second_version(Field field) {
-  field.since_second_version = true;
-  return field;
-}
-
 // The system's options are texts; the optimizer, a part, stands among them.
 Field options() {
   Field field{.name = "options", .kind = setting};
@@ -358,23 +353,20 @@ const std::vector<Field>& record_fields() {
       formerly("micro_batches", stored("microbatches", setting, &Record::microbatches, {"Per update."})),
       stored("seed", setting, &Record::seed),
       options(),
-      since_second_version(
-          stored("purpose", setting, &Record::purpose,
-                 {"measure: compared and drawn; tune: a candidate of a learning-rate search; boundary: "
-                  "a point of a divergence boundary."})),
+      stored("purpose", setting, &Record::purpose,
+             {"measure: compared and drawn; tune: a candidate of a learning-rate search; boundary: a point of a "
+              "divergence boundary."}),
       stored<line_or_empty>("workload_facts", setting, &Record::workload_facts,
                             {"What was trained, for how long, and the target of its metric."}),
       stored<line_or_absent>("work", setting, &Record::work,
                              {"What tokens/s, TFLOP/s and MFU are computed from; older records have none."}),
-      since_second_version(
-          stored<line_or_empty>("tuning", setting, &Record::tuning,
-                                {"How the learning rate was tuned, for epochs or steps; empty where it was given."})),
+      stored<line_or_empty>("tuning", setting, &Record::tuning,
+                            {"How the learning rate was tuned, for epochs or steps; empty where it was given."}),
       computed("learning_rate", "learning_rate", learning_rate, count),
       computed("tuned", "tuned", [](const Record& r) { return r.tuning ? "yes" : "no"; }),
       stored("outcome", measurement, &Record::outcome),
       stored("reason", measurement, &Record::reason, {"Empty for ok."}),
-      since_second_version(
-          stored("diverged_at", measurement, &Record::diverged_at, {"The update, from 1, whose loss was not finite."})),
+      stored("diverged_at", measurement, &Record::diverged_at, {"The update, from 1, whose loss was not finite."}),
       stored("failed_rank", measurement, &Record::failed_rank),
       computed(
           "steps", "steps", [](const Record& r) { return r.step_seconds.size(); }, count),
@@ -459,24 +451,15 @@ const std::vector<Field>& record_fields() {
 Json record_schema() {
   FieldSchema schema;
   schema.require("schema");
-  schema.describe("schema", {{"enum", Json::array({kRecordSchema, kFirstRecordSchema})}},
-                  {"Version 1 has none of purpose, tuning and diverged_at."});
-  Json since_second = Json::array();
-  for (const Field& field : record_fields()) {
+  schema.describe("schema", {{"const", kRecordSchema}}, {});
+  for (const Field& field : record_fields())
     if (field.describe) field.describe(schema);
-    if (field.since_second_version) since_second.push_back(field.name);
-  }
-  Json json = schema.take(), required = Json::array();
-  for (const Json& name : json["required"])
-    if (std::ranges::count(since_second, name) == 0) required.push_back(name);
-  json["required"] = required;
+  Json json = schema.take();
   json["properties"][kSeal] = {{"type", "string"}, {"description", "A hash of the other members (results/seal.h)."}};
   json["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   json["$id"] = "https://sluice.invalid/results/record.schema.json";
   json["title"] = "Sluice record";
   json["description"] = "One run: one line of a results file. Made from results/fields.cpp.";
-  json["if"] = {{"properties", {{"schema", {{"const", kRecordSchema}}}}}};
-  json["then"] = {{"required", since_second}};
   json["$defs"]["number"] = {
       {"description", "JSON has no NaN and no infinity; a diverged run has."},
       {"anyOf", Json::array({{{"type", "number"}}, {{"enum", Json::array({"NaN", "Infinity", "-Infinity"})}}})}};

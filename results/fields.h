@@ -18,7 +18,6 @@
 namespace sluice {
 
 inline constexpr const char* kRecordSchema = "sluice/record/2";
-inline constexpr const char* kFirstRecordSchema = "sluice/record/1";  // read, but no longer written
 
 // setting: identifies a run, in every flat table; derived: computed when a record is read, not in its line.
 enum class FieldKind { setting, measurement, prediction, derived };
@@ -44,7 +43,6 @@ struct Field {
   std::function<void(FieldWriter&, const Record&)> write = {};
   std::function<void(FieldReader&, Record&)> read = {};
   std::function<void(FieldSchema&)> describe = {};
-  bool since_second_version = false;
 
   std::optional<double> value(const Record& record) const;  // none if it is not a number
 };

@@ -1,8 +1,6 @@
 // Records to JSON and back, by the table of fields.h. Reading is strict: a field that is missing, of the wrong type,
 // out of its range or unknown is an error that names the line and the field, because a record that is read halfway
 // would end as a wrong number in a chart.
-#include <array>
-
 #include "results/fields.h"
 #include "results/part_fields.h"
 #include "results/record.h"
@@ -30,18 +28,15 @@ Json to_json(const Record& record) {
 }
 
 Record record_from_json(const Json& value, const std::string& where) {
-  static const std::array<std::string, 2> schemas = {kRecordSchema, kFirstRecordSchema};
   JsonReader in(value, where, "", "remove the line, or run the case again");
-  const std::string schema = in.text("schema");
-  const bool first_version = schema == kFirstRecordSchema;
-  if (!first_version && schema != kRecordSchema)
-    in.fail("schema", "'" + schema + "' is not a schema", suggestion(schema, schemas));
   const std::string unknown =
       std::string("is the file from a newer version of sluice? This one reads ") + kRecordSchema;
+  if (const std::string schema = in.text("schema"); schema != kRecordSchema)
+    in.fail("schema", "'" + schema + "' is not a schema of records", unknown);
   Record record;
   FieldReader reader(in, unknown);
   for (const Field& field : record_fields())
-    if (field.read && !(first_version && field.since_second_version)) field.read(reader, record);
+    if (field.read) field.read(reader, record);
   in.text(std::string(kSeal), "");
   in.no_other_keys(unknown);
   return record;

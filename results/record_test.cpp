@@ -506,19 +506,6 @@ TEST(Record, CommittedRecordsAreWrittenAsTheyWereRead) {
   EXPECT_GT(records, 1000);
 }
 
-TEST(Record, OfTheFirstVersionIsReadAsAMeasurementThatWasNotTuned) {
-  Json old = valid();
-  old["schema"] = kFirstRecordSchema;
-  for (const char* field : {"purpose", "tuning", "diverged_at"}) old.erase(field);
-  const Record r = record_from_json(old, "x");
-  EXPECT_EQ(r.purpose, Purpose::measure);
-  EXPECT_FALSE(r.tuning.has_value());
-  EXPECT_EQ(r.diverged_at, std::nullopt);
-  EXPECT_EQ(to_json(r)["schema"], kRecordSchema);
-  old["purpose"] = "measure";  // no such field in that version
-  EXPECT_NE(message_of(old).find("/purpose: unknown key"), std::string::npos);
-}
-
 TEST(Record, DivergenceAndTuningSurvive) {
   Record r = record_from_json(valid(), "x");
   r.outcome = RecordOutcome::diverged;

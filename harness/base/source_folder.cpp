@@ -12,12 +12,24 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
+// A folder next to that of the running program, if it is there: of PREFIX/bin/sluice, or of CHECKOUT/build/sluice.
+static std::string next_to_program(const fs::path& folder, const fs::path& part) {
+  std::error_code none;
+  const fs::path found = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / folder;
+  return fs::is_directory(found / part, none) ? found.string() : "";
+}
+
 // share/sluice of an installed program; "": it is none.
 static const std::string& installed_folder() {
+  static const std::string folder = next_to_program("share/sluice", "workloads");
+  return folder;
+}
+
+// The checkout in whose build folder this program is, which may have moved since it was compiled.
+static const std::string& checkout() {
   static const std::string folder = [] {
-    std::error_code none;
-    const fs::path share = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share" / "sluice";
-    return fs::is_directory(share / "workloads", none) ? share.string() : std::string();
+    const std::string found = next_to_program("", "harness/sweeps");
+    return found.empty() ? SLUICE_SOURCE_DIR : fs::path(found).lexically_normal().string();
   }();
   return folder;
 }
@@ -26,7 +38,7 @@ static bool is_installed() { return !std::getenv("SLUICE_HOME") && !installed_fo
 
 std::string source_folder() {
   if (const char* home = std::getenv("SLUICE_HOME")) return home;
-  return is_installed() ? installed_folder() : SLUICE_SOURCE_DIR;
+  return is_installed() ? installed_folder() : checkout();
 }
 
 std::string runs_folder() { return is_installed() ? "results/runs" : source_folder() + "/results/runs"; }

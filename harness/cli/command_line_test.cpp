@@ -170,6 +170,10 @@ TEST(CommandLine, ShellsAreToldWhatAWordMayBecome) {
   EXPECT_EQ(completed({"schedule", "-s", "zero_bubble", "--set", "variant", "=", "h"}), (Names{"h1", "h2"}));
   EXPECT_EQ(completed({"run", "--clock", "v"}), Names{"virtual"});
   EXPECT_EQ(completed({"run", "-w", "fmnist_c"}), (Names{"fmnist_cnn", "fmnist_cnn_deep"}));
+  EXPECT_EQ(completed({"plan", "--layout", "p"}), Names{"pipelines"});
+  EXPECT_EQ(completed({"advise", "--sharding", "o"}), Names{"optimizer"});
+  EXPECT_EQ(completed({"advise", "--costs", "cal"}), Names{"calibrated"});
+  EXPECT_EQ(completed({"run", "--timelines", "b"}), Names{"best"});
   EXPECT_EQ(completed({"run", "quic"}), Names{"quick"});
   EXPECT_EQ(completed({"completion", "b"}), Names{"bash"});
   Names metrics = compare_metric_names();

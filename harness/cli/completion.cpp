@@ -108,6 +108,8 @@ Names values_of(const std::string& command, const std::string& name, const Names
                                                      {"profile --device", {"cpu", "cuda"}},
                                                      {"plan --costs", {"analytic", "calibrated", "profile", "raw"}},
                                                      {"run --costs", {"analytic", "calibrated", "profile"}},
+                                                     {"advise --costs", {"analytic", "calibrated", "profile", "raw"}},
+                                                     {"run --timelines", {"all", "best", "none"}},
                                                      {"run --progress", {"auto", "bar", "plain", "none"}},
                                                      {"compare --metric", compare_metric_names()},
                                                      {"compare --format", {"text", "markdown", "latex", "csv", "json"}},
@@ -138,7 +140,7 @@ Names values_of(const std::string& command, const std::string& name, const Names
       names.insert(names.end(), more.begin(), more.end());
     return names;
   }
-  if (command == "run" || name == "--precision" || name == "--attention")
+  if (command != "schedule")  // its --costs are of another kind
     for (const Setting& setting : settings())
       if (flag_of(setting) == name) return setting.value.choices;
   return {};

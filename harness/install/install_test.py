@@ -5,6 +5,7 @@ in a CMake project of its own (harness/install/example), whose output is compare
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,20 @@ def check_program(prefix: Path, folder: Path, built: str) -> None:
         sys.exit("share/sluice/commit is empty")
 
 
+def check_moved_checkout(folder: Path, built: str) -> None:
+    """A program in the build folder of a copied checkout reads that one, not the one it was compiled in."""
+    copy = folder / "copy"
+    for part in ("build", "harness/sweeps", "workloads/clusters"):
+        (copy / part).mkdir(parents=True)
+    shutil.copy(built, copy / "build" / "sluice")
+    cluster = HERE.parents[1] / "workloads/clusters/dgx_h100.json"
+    shutil.copy(cluster, copy / "workloads/clusters/my_copy.json")
+    environment = {k: v for k, v in os.environ.items() if k != "SLUICE_HOME"}
+    clusters = run(copy / "build" / "sluice", "list", "clusters", env=environment)
+    if "my_copy" not in clusters or "dgx_a100_x2" in clusters:
+        sys.exit(f"list clusters of a copied checkout printed:\n{clusters}")
+
+
 def check_library(prefix: Path, folder: Path, compiler: str) -> None:
     build = folder / "build"
     run("cmake", "-S", HERE / "example", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
@@ -60,6 +75,7 @@ def main() -> None:
         first.rename(prefix)
         folder.mkdir()
         check_program(prefix, folder, built)
+        check_moved_checkout(folder, built)
         check_library(prefix, folder, compiler)
 
 

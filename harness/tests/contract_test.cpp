@@ -138,6 +138,14 @@ TEST(Contract, FindsPartsOfOurOwnThatAreNotExplained) {
   EXPECT_EQ(first_fault(system), "none");
 }
 
+TEST(Contract, FindsASentenceOnWhatIsOursWithoutSuchAPart) {
+  System system = wrong();
+  system.written_from = {WrittenFrom::paper, {{"planner", WrittenFrom::memory}}, "The planner's limit is ours."};
+  EXPECT_EQ(first_fault(system), ".written_from has a sentence that says what is ours, but none of its parts is ours");
+  system.written_from.parts.push_back({"planner's limit", WrittenFrom::ours});
+  EXPECT_EQ(first_fault(system), "none");
+}
+
 TEST(Contract, FindsAFlushThatIsNone) {
   System system = wrong();
   system.synchronous = false;

@@ -146,6 +146,18 @@ TEST(ReferenceRecords, ATunedRateIsNoWorseThanTheSharedOne) {
     for (const std::string& cell : cells) ADD_FAILURE() << study << ": " << cell;
 }
 
+// Of a tuning's grid, neither the smallest nor the largest rate was chosen.
+TEST(ReferenceRecords, ChosenRatesLieInsideTheirGrids) {
+  Names at_an_edge;
+  for (const auto& [study, records] : reference())
+    for (const Record& record : records)
+      if (record.tuning) {
+        const auto [lowest, highest] = std::ranges::minmax(record.tuning->grid);
+        if (record.tuning->chosen <= lowest || record.tuning->chosen >= highest) at_an_edge.insert(study);
+      }
+  EXPECT_EQ(at_an_edge, Names{"language_model"});  // to be trained anew
+}
+
 // Every target in the registry has records, and all records of targets.jsonl are of a workload with a target.
 TEST(ReferenceRecords, GiveTheTargetsOfTheWorkloads) {
   const auto targets = measured_targets(reference().at("targets"));
