@@ -235,8 +235,8 @@ def page(records):
              "# How far zero bubble's searched orders are from optimal", "",
              "How much longer is a pipeline in the order that `variant=auto` finds than in the best order?", "",
              f"- Equal stages: {number_optimal(alike)} of {len(alike)} orders are optimal.",
-             f"- Unequal stages: {number_optimal(proved)} of {len(proved)} are; the others are up to {proved[-1]:.1f} % "
-             f"longer, {sum(proved) / len(proved):.1f} % in the mean over all.",
+             f"- Unequal stages: {number_optimal(proved)} of {len(proved)} are; the others are up to "
+             f"{proved[-1]:.1f} % longer, {sum(proved) / len(proved):.1f} % in the mean over all.",
              f"- For {len(unequal) - len(proved)} more the best order is not proved: at most {at_most:.1f} % longer.",
              "- Instances are small (two to four ranks); longer pipelines could have larger gaps.", "",
              *textwrap.wrap("The longest span of a rank that `variant=auto` finds, over that of the best order under "

@@ -69,12 +69,12 @@ class ProfileStore {
   // damaged, edited or has other speeds, which a warning on stderr names. Only one thread at a time may call this and
   // store().
   std::optional<CostGraph> stored(const ProfileKey& key);
-  // Writes the key's file, whole or not at all, with a seal; of a CPU with the machine's speeds, measured now if `costs`
-  // has none. If the folder cannot be written, it prints a warning on stderr and no error: the next process measures
-  // again.
+  // Writes the key's file, whole or not at all, with a seal; of a CPU with the machine's speeds, measured now if
+  // `costs` has none. If the folder cannot be written, it prints a warning on stderr and no error: the next process
+  // measures again.
   void store(const ProfileKey& key, const CostGraph& costs);
-  // Warns on stderr, once a file, if its costs are of another machine, or this one's speeds differ from those of then by
-  // more than 5 %.
+  // Warns on stderr, once a file, if its costs are of another machine, or this one's speeds differ from those of then
+  // by more than 5 %.
   void warn_of_changes(const std::string& file, const MachineCosts& then);
 
   // The costs in memory, so that the other processes of a job plan with the same. adopt() replaces costs of the same
