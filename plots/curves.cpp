@@ -113,7 +113,9 @@ Chart curves_chart(const std::string& name, std::span<const Comparison> comparis
   const std::string what = evaluated ? first.metric : "training loss";
   std::string title = what;
   title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-  title += fmt::format(" over {}: {}", axis == CurveAxis::time ? "time" : "updates", first.title);
+  title += axis == CurveAxis::time ? " over time" : " over updates";
+  if (std::ranges::all_of(comparisons, [&](const Comparison& c) { return c.title == first.title; }))
+    title += ": " + first.title;
   if (comparisons.size() == 1) title += ", " + panel_title(first, comparisons);
   double longest = 0;
   for (const Comparison& c : comparisons)

@@ -81,8 +81,12 @@ std::string shared_options(std::span<const Comparison> all) {
 
 std::string setting(std::span<const Comparison> section) {
   const Comparison& c = section.front();
-  std::string text = fmt::format("{} · {} · global batch {}", clock_text(c), c.cluster, c.batch);
-  for (const std::string& more : {c.duration, shared_options(section)})
+  const auto if_shared = [&](const auto Comparison::*member, const std::string& text) {
+    return std::ranges::all_of(section, [&](const Comparison& o) { return o.*member == c.*member; }) ? text : "";
+  };
+  std::string text = fmt::format("{} · {}", clock_text(c), c.cluster);
+  for (const std::string& more : {if_shared(&Comparison::batch, fmt::format("global batch {}", c.batch)),
+                                  if_shared(&Comparison::duration, c.duration), shared_options(section)})
     if (!more.empty()) text += " · " + more;
   return text;
 }
