@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/source_folder.h"
 #include "harness/model/calibrated_costs.h"
+#include "harness/pipeline/optimizer_costs.h"
 
 namespace sluice {
 
@@ -112,7 +113,7 @@ std::string calibrated_cost_source(const std::string& costs, const ModelGraph& m
 }
 
 CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::int64_t micro_batch,
-                        const Cluster& cluster, const Storage& storage) {
+                        const Cluster& cluster, const Storage& storage, const OptimizerSpec& optimizer) {
   const std::optional<Host> host = host_of(costs);
   const auto costs_on = [&](const Device& device) {
     Calibration c = calibration_of(device, cluster, storage);
@@ -120,7 +121,9 @@ CostGraph cluster_costs(const std::string& costs, const ModelGraph& model, std::
       c.host_gap = host->gap;
       c.blocking_launches = host->blocking;
     }
-    return calibrated_costs(model, micro_batch, device, c, storage);
+    CostGraph graph = calibrated_costs(model, micro_batch, device, c, storage);
+    add_optimizer_state(graph, model, optimizer, c);
+    return graph;
   };
   const Device& usual = cluster.devices.front();
   CostGraph graph = costs_on(usual);

@@ -48,7 +48,7 @@ CostGraph load_costs(const std::string& source, const Workload& workload, const 
   }
   if (source == kAnalyticCosts || is_calibrated(source)) {
     CostGraph graph = is_calibrated(source)
-                          ? cluster_costs(source, workload.model, micro_batch, cluster, storage)
+                          ? cluster_costs(source, workload.model, micro_batch, cluster, storage, key.optimizer)
                           : analytic_costs(workload.model, micro_batch, cluster.devices.front(), storage);
     check_bounds(graph, workload.name);
     return graph;

@@ -43,7 +43,7 @@ std::string microbatches_text(const Prepared& p) {
 // How the costs of a part of a layer relate to the whole layer's.
 static CostFormula cost_formula(const Prepared& p, const RunCase& c, std::int64_t micro_batch) {
   return [&p, &c, micro_batch](const ModelGraph& model) {
-    return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster, p.storage)
+    return is_calibrated(c.costs) ? cluster_costs(c.costs, model, micro_batch, p.cluster, p.storage, c.optimizer)
                                   : analytic_costs(model, micro_batch, p.cluster.devices.front(), p.storage);
   };
 }
@@ -239,12 +239,18 @@ static Seconds simulated_seconds(const Prepared& p, const RunCase& c) {
   return simulated_update(p, program);
 }
 
-// The same under a plan that a planner considers.
+// The same for one batch under a plan that a planner considers; infinite where it cannot divide the batch.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   stop_now();
   Prepared candidate = p;
-  adopt(candidate, c, planned);
-  return simulated_seconds(candidate, c);
+  try {
+    adopt(candidate, c, planned);
+  } catch (const InputError&) {
+    return Seconds(std::numeric_limits<double>::infinity());
+  }
+  // A published profile's batch has grown with the replicas.
+  const double batches = static_cast<double>(candidate.microbatches_per_update) / p.microbatches_per_update;
+  return simulated_seconds(candidate, c) / (is_profile_workload(*p.workload) ? batches : 1);
 }
 
 // A published variant recomputes one layer. A real stage does so as a whole.

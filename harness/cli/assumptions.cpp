@@ -44,7 +44,7 @@ std::string optimizer_of(const EvaluatedPlan& e) {
                                  optimizer.kind == OptimizerKind::sgd && optimizer.momentum > 0 ? " with momentum" : "",
                                  elements * static_cast<double>(s.state.value));
   if (s.master.value > 0) text += fmt::format(" and {} of fp32 copies", s.master.value);
-  return text + ", in every peak";
+  return text + (is_calibrated(e.c.costs) ? ", in every peak and update" : ", in every peak");
 }
 
 }  // namespace

@@ -21,9 +21,15 @@ Plan plain_data_parallelism(const Problem& problem, const System& system) {
   return plan;
 }
 
-// No limit, then the powers of two below the most replicas that a stage may have.
-std::vector<int> replica_limits(const Problem& problem) {
-  const int most = std::min(problem.devices, problem.microbatches);
+// The most replicas that a stage may have: each takes a micro-batch of an update, and systems that update after every
+// micro-batch cut theirs for them.
+int most_replicas(const System& system, const Problem& problem) {
+  const bool cuts = !system.synchronous && !system.accumulates;
+  return cuts ? problem.devices : std::min(problem.devices, problem.microbatches);
+}
+
+// No limit, then the powers of two below the most replicas.
+std::vector<int> replica_limits(const Problem& problem, int most) {
   std::vector<int> limits = {problem.max_replicas};
   int limit = 1;
   while (2 * limit < most) limit *= 2;
@@ -39,7 +45,8 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
       options.values().contains("search_seconds") ? options.integer("search_seconds") : problem.search_seconds;
   std::vector<PlannedPipeline> all;
   std::optional<InputError> rejected;
-  for (const int limit : simulated&& replicates ? replica_limits(problem) : std::vector{problem.max_replicas}) {
+  const int most = most_replicas(system, problem);
+  for (const int limit : simulated&& replicates ? replica_limits(problem, most) : std::vector{problem.max_replicas}) {
     problem.max_replicas = limit;
     problem.search_seconds = std::max(0.0, seconds - (thread_seconds() - begin));
     if (!all.empty() && problem.search_seconds <= 0) {
@@ -53,8 +60,7 @@ std::vector<PlannedPipeline> candidates_of(const System& system, Problem problem
     }
   }
   if (all.empty()) throw *rejected;
-  if (simulated && replicates && problem.devices <= problem.microbatches)
-    all.emplace_back(plain_data_parallelism(problem, system));
+  if (simulated && replicates && problem.devices <= most) all.emplace_back(plain_data_parallelism(problem, system));
   return all;
 }
 

@@ -4,7 +4,8 @@
 // the lowest objective is taken, as in the papers. rank=simulated: it is called under every limit on a stage's
 // replicas, from none down (..., 4, 2, 1), while there is time (search_seconds, for all together). If stages may have
 // replicas, plain data parallelism is also a candidate. The candidate with the fastest update on the virtual clock that
-// fits the memory is taken; of equal ones, the first.
+// fits the memory and can divide the batch is taken, each with the micro-batches that it will have; of equal ones, the
+// first.
 #pragma once
 
 #include "harness/pipeline/system.h"

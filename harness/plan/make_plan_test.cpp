@@ -79,6 +79,14 @@ TEST_F(RankedPlans, AStageHasAtMostAReplicaAMicroBatch) {
   EXPECT_EQ(simulated_, (std::vector{3, 1}));  // of four replicas one had nothing to do
 }
 
+// Without a flush the batch is cut once more for a stage's replicas, so that it may have as many as there are devices.
+TEST_F(RankedPlans, ASystemThatUpdatesAfterEveryMicroBatchIsAskedUnderEveryLimitForAnyNumberOfThem) {
+  planner_.synchronous = false;
+  planned({{"rank", "simulated"}}, 1);
+  EXPECT_EQ(limits, (std::vector{std::numeric_limits<int>::max(), 2, 1}));
+  EXPECT_EQ(simulated_, (std::vector{3, 1, 4}));
+}
+
 TEST_F(RankedPlans, APlannerThatNeverReplicatesIsAskedOnce) {
   planner_.replicates = nullptr;
   planned({{"rank", "simulated"}});
