@@ -266,7 +266,6 @@ void fields(auto& v, Environment& e) {
   v.if_any("profile", e.profile, {"The measured profile that costs are of."});
   v.if_any("pinning", e.pinning);
   v.if_any("validation", e.validation, {"Of sluice validate."});
-  v.if_any("command", e.command, {"Of a reference record: what made it."});
 }
 
 }  // namespace sluice

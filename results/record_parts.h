@@ -181,7 +181,6 @@ struct Environment {
   std::optional<Profile> profile = {};
   std::optional<Pinning> pinning = {};
   std::optional<Validation> validation = {};
-  std::optional<std::string> command = {};  // the command of a reference record
 };
 
 Json to_json(const Tuning& tuning);

@@ -184,7 +184,6 @@ Environment any_environment() {
   });
   maybe<Environment::Pinning>(e.pinning, [] { return Environment::Pinning{any_text(), any_texts()}; });
   maybe<Environment::Validation>(e.validation, [] { return Environment::Validation{any_int(), any_text(), -1}; });
-  maybe<std::string>(e.command, any_text);
   return e;
 }
 
@@ -388,8 +387,7 @@ Record full() {
           Environment::Machine{.nccl = Environment::Nccl{}, .gpus = {{}}, .cuda = Environment::Cuda{}, .load = 1},
       .profile = Environment::Profile{.age_seconds = 1},
       .pinning = Environment::Pinning{},
-      .validation = Environment::Validation{},
-      .command = ""};
+      .validation = Environment::Validation{}};
   return r;
 }
 

@@ -71,7 +71,7 @@ void drop_what_theory_says(Record& record) {
 
 }  // namespace
 
-Record reference_record(Record record, const std::string& command) {
+Record reference_record(Record record) {
   record.timeline.clear();
   record.observed.latency_seconds.reset();
   keep_episodes_of_the_run(record);
@@ -86,11 +86,10 @@ Record reference_record(Record record, const std::string& command) {
     for (PlanDescription::Stage& stage : record.plan->stages) stage.layers.reset();
   }
   shorten_numbers(record);
-  record.environment.command = command;
   return record;
 }
 
-void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command) {
+void write_reference(const std::filesystem::path& file, std::span<const Record> records) {
   std::vector<Record> kept = latest({records.begin(), records.end()});
   std::erase_if(kept, [](const Record& record) { return record.purpose == Purpose::tune; });
   std::ranges::stable_sort(kept, [](const Record& a, const Record& b) {
@@ -100,7 +99,7 @@ void write_reference(const std::filesystem::path& file, std::span<const Record> 
   });
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   for (Record& record : kept) {
-    const Record reference = reference_record(std::move(record), command);
+    const Record reference = reference_record(std::move(record));
     Json line = to_json(reference);
     for (const char* part : {"observed", "plan", "planning_seconds", "work"})
       if (line.contains(part)) shorten_numbers(line[part]);

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <span>
-#include <string>
 
 #include "results/record.h"
 
@@ -14,14 +13,13 @@ namespace sluice {
 // of interference that begin after the run, and digits of times, losses and metrics after the ninth (of times and
 // losses on the wall clock after the seventh). On the virtual clock, also without the second copy of the predicted
 // memory. It keeps the memory of the fullest rank; micro-batches in flight and weight versions only if they differ from
-// the paper's; of the losses the first, those with an evaluation and the last tenth, of a validation none. Its
-// environment has `command`.
-Record reference_record(Record record, const std::string& command);
+// the paper's; of the losses the first, those with an evaluation and the last tenth, of a validation none.
+Record reference_record(Record record);
 
 // Replaces the file by the reference records of `records`, in the order of system, workload, ranks, micro-batches,
 // options and seed: of repeated cases the latest, of a validation every round. Leaves out candidates of a search for a
 // rate: the records that use the rate have their results. What was planned and observed has nine digits, too. Throws
 // RunError if it cannot be written.
-void write_reference(const std::filesystem::path& file, std::span<const Record> records, const std::string& command);
+void write_reference(const std::filesystem::path& file, std::span<const Record> records);
 
 }  // namespace sluice

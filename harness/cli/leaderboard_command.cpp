@@ -86,8 +86,7 @@ int leaderboard_command(const LeaderboardArguments& a) {
   }
   if (a.write && !(a.files.empty() && added.empty())) {  // the page shows what is stored
     const std::vector<StudyRun> all = study_runs(records);
-    write_reference(description.records, shown_records(leaderboard(description, all)),
-                    "sluice run " + description.sweep + "; sluice leaderboard --write");
+    write_reference(description.records, shown_records(leaderboard(description, all)));
     records = read_files(stored);
   }
   const std::vector<StudyRun> runs = study_runs(records);

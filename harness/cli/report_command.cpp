@@ -45,7 +45,7 @@ int write_pages(const ReportArguments& a) {
   if (!record_files.empty()) {
     if (studies.size() > 1) throw InputError("report --markdown", "records of which study?", "name one study");
     const Study study = read_study(studies.front());
-    write_reference(study.records, read_files(record_files), fmt::format("{}", fmt::join(study.commands, "; ")));
+    write_reference(study.records, read_files(record_files));
   }
   const std::filesystem::path out = a.out.empty() ? folder_of_pages(studies) : std::filesystem::path(a.out);
   for (const std::filesystem::path& page : write_findings(studies, out, find_renderer()))
