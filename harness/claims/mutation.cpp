@@ -133,15 +133,15 @@ std::vector<Mutation> of_model(const Json& scenario) {
   return result;
 }
 
-// The figure itself times what costs are multiplied by, where nothing in the scenario can be.
-std::vector<Mutation> scaled(const Json& scenario) {
+// The scenario with this field of its own for what costs are multiplied by.
+std::vector<Mutation> of_costs(const Json& scenario, const std::string& field) {
   std::vector<Mutation> result;
-  for (const auto& [what, by] : kCosts) result.push_back({what, {{"kind", "scaled"}, {"by", by}, {"of", scenario}}});
+  for (const auto& [what, by] : kCosts) add(result, what, scenario, [&](Json& changed) { changed[field] = by; });
   return result;
 }
 
 std::vector<Mutation> of_records(const Json& scenario) {
-  std::vector<Mutation> result = scaled(scenario);
+  std::vector<Mutation> result = of_costs(scenario, "costs");
   for (const char* system : {"graphpipe", "piper"})
     add(result, std::string("the records of ") + system, scenario, [&](Json& changed) {
       changed["where"] = merged(changed["where"], {{"system", system}});
@@ -150,7 +150,7 @@ std::vector<Mutation> of_records(const Json& scenario) {
 }
 
 std::vector<Mutation> of_transformer(const Json& scenario) {
-  std::vector<Mutation> result = scaled(scenario);
+  std::vector<Mutation> result = of_costs(scenario, "compute");
   const auto integer = [&](const char* key) {
     return has_integer(scenario, key) ? scenario[key].get<std::int64_t>() : 1;
   };
@@ -259,23 +259,9 @@ Tried try_order(const Order& order, const std::map<std::string, std::pair<const 
 std::vector<Mutation> mutations(const Json& scenario) {
   using Of = std::vector<Mutation> (*)(const Json&);
   static const std::map<std::string, Of> kinds = {
-      {"schedule", of_schedule},
-      {"case", of_case},
-      {"model", of_model},
-      {"transformer", of_transformer},
-      {"records", of_records},
-      {"formula", of_formula},
-      {"scaled",
-       [](const Json& s) {
-         std::vector<Mutation> result = mutations(s["of"]);
-         for (Mutation& one : result) one.scenario = {{"kind", "scaled"}, {"by", s["by"]}, {"of", one.scenario}};
-         return result;
-       }},
-      {"ratio", of_ratio},
-      {"largest", of_several},
-      {"smallest", of_several},
-      {"sum", of_several},
-      {"mean", of_several}};
+      {"schedule", of_schedule}, {"case", of_case},       {"model", of_model}, {"transformer", of_transformer},
+      {"records", of_records},   {"formula", of_formula}, {"ratio", of_ratio}, {"largest", of_several},
+      {"smallest", of_several},  {"sum", of_several},     {"mean", of_several}};
   return kinds.at(text_of(scenario, "kind"))(scenario);
 }
 

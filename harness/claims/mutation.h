@@ -4,11 +4,10 @@
 //                the order of GPipe, 1F1B, PipeDream and Chimera
 //   case         devices at 1 / 1.3 and 1.3 of their speed; one rank more, half of them; these four systems
 //   model        a device at 1 / 1.3 and 1.3 of its speed; one rank more; these four systems; each size doubled
-//   transformer  the figure x 1.3 and / 1.3, as its costs are constants of the program; one rank more; twice the
-//                tensor-parallel degree; twice the layers
-//   records      the figure x 1.3 and / 1.3, as records are not rerun; those of GraphPipe and of Piper
+//   transformer  all that is not communication x 1.3 and / 1.3; one rank more; twice the tensor-parallel degree; twice
+//                the layers
+//   records      their times and bytes x 1.3 and / 1.3, as they are not rerun; those of GraphPipe and of Piper
 //   formula      each argument x 1.3, p + 1
-//   scaled       those of its scenario
 //   ratio        those of the numerator alone; numerator and denominator exchanged
 //   largest, smallest, sum, mean   the same change in every scenario that allows it
 // An order is mutated by those of each of its claims in turn.

@@ -63,6 +63,47 @@ TEST(Mutations, OfAFormulaChangeItsArguments) {
   EXPECT_NEAR(changed_figure(formula, "m x 1.3"), 3 / 7.8, 1e-12);
 }
 
+double unchanged_figure(const Json& scenario) {
+  return *read_scenario(JsonReader(scenario, "unchanged"))(test_profiles()).number;
+}
+
+TEST(Mutations, OfATransformerComputesLongerAndCommunicatesAsBefore) {
+  const Json one = {{"kind", "transformer"},
+                    {"layers", 4},
+                    {"hidden", 1024},
+                    {"heads", 16},
+                    {"sequence", 1024},
+                    {"kernels", "a100_sxm_bf16"},
+                    {"batch", 4},
+                    {"micro_batch", 4},
+                    {"measure", "iteration_ms"}};
+  EXPECT_NEAR(changed_figure(one, "costs x 1.3") / unchanged_figure(one), 1.3, 1e-9);
+  Json divided = one;  // sums over the four on NVLink
+  divided["tensor"] = 4;
+  const double longer = changed_figure(divided, "costs x 1.3") / unchanged_figure(divided);
+  EXPECT_LT(longer, 1.29);
+  EXPECT_GT(longer, 1.1);
+  Json analytic = one;
+  analytic.erase("kernels");
+  EXPECT_NEAR(changed_figure(analytic, "costs / 1.3") * 1.3 / unchanged_figure(analytic), 1, 1e-9);
+  analytic["measure"] = "parameters_billions";
+  EXPECT_EQ(changed_figure(analytic, "costs x 1.3"), unchanged_figure(analytic));
+}
+
+TEST(Mutations, OfRecordsChangeWhatWasMeasured) {
+  const auto best = [](const std::string& metric) {
+    return Json{{"kind", "records"},
+                {"records", "orders.jsonl"},
+                {"where", {{"system", "data_parallel"}, {"microbatches", 8}}},
+                {"metric", metric}};
+  };
+  for (const std::string metric : {"throughput", "peak_memory"}) {
+    const double change = changed_figure(best(metric), "costs x 1.3") / unchanged_figure(best(metric));
+    EXPECT_NEAR(change, metric == "throughput" ? 1 / 1.3 : 1.3, 1e-6) << metric;
+  }
+  EXPECT_EQ(changed_figure(best("batch"), "costs x 1.3"), 64);
+}
+
 PaperOutcomes bubbles(double tolerance) {
   Json document = Json::parse(R"({"title": "A paper", "citation": "Somebody, 2020", "groups": [
     {"name": "bubbles", "kind": "formula", "source": "Table 1", "evidence": "A", "what": "bubble",

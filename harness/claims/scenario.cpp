@@ -39,13 +39,6 @@ Scenario read_ratio(JsonReader& reader) {
   };
 }
 
-Scenario read_scaled(JsonReader& reader) {
-  const double by = reader.number("by", -kMaxNumber, kMaxNumber);
-  return [one = read_scenario(reader.object("of")), by](ProfileStore& profiles) {
-    return Figure{by * number_of(one(profiles)), {}};
-  };
-}
-
 Scenario read_combined(JsonReader& reader, const std::string& kind) {
   return [all = read_several(reader, "of"), kind](ProfileStore& profiles) {
     double result = number_of(all.front()(profiles));
@@ -72,7 +65,6 @@ Scenario read_scenario(JsonReader reader) {
       {"transformer", read_transformer_scenario},
       {"formula", [](JsonReader& r) -> Scenario { return [f = read_formula(r)](ProfileStore&) { return f; }; }},
       {"ratio", read_ratio},
-      {"scaled", read_scaled},
       {"largest", [](JsonReader& r) { return read_combined(r, "largest"); }},
       {"smallest", [](JsonReader& r) { return read_combined(r, "smallest"); }},
       {"mean", [](JsonReader& r) { return read_combined(r, "mean"); }},

@@ -5,7 +5,6 @@
 //   transformer  a GPT on A100 with tensor, pipeline and data parallelism
 //   records      a metric of the best of the reference records that match
 //   ratio        numerator / denominator, two scenarios that share the fields of "both"
-//   scaled       "by" times the figure of another scenario, "of"
 //   largest, smallest, sum, mean   of several scenarios
 //   formula      a closed formula of formulas.cpp
 #pragma once

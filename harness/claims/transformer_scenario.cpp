@@ -3,7 +3,8 @@
 // recompute, measure; sends (overlapped or blocking, as of a cluster) and whole_messages (every tensor-parallel rank
 // sends the whole output of a stage, not its part); system and set, instead of 1F1B or, with chunks, interleaved 1F1B;
 // balance (layers of every stage); rank (for measures of one); network and nvlink (bytes/s of a GPU's messages between
-// and inside nodes), nvlink_latency (seconds of a step of a ring); kernels, precision, attention, host_gap, blocking.
+// and inside nodes), nvlink_latency (seconds of a step of a ring); compute (by which all that is not communication takes longer); kernels,
+// precision, attention, host_gap, blocking.
 //
 // With kernels, a calibration in 16 bit (workloads/devices), costs are by shape: calibrated_costs of the part of the
 // model that a tensor-parallel rank holds, with sums over its group on nvlink. host_gap is what the host takes to start
@@ -44,7 +45,7 @@ constexpr double kOptimizerBytes = 34;  // read and written a parameter: gradien
 struct TransformerScenario {
   double layers, hidden, heads, sequence, vocabulary, tensor, pipeline, data, chunks, micro_batch, batch;
   bool recompute;
-  double network, nvlink, nvlink_latency;
+  double network, nvlink, nvlink_latency, compute;
   Sends sends = Sends::overlapped;
   bool whole_messages = false;
   std::optional<Calibration> kernels;  // with the host's gap
@@ -56,7 +57,9 @@ struct TransformerScenario {
 
   double tokens() const { return micro_batch * sequence; }
   double peak() const { return kernels ? kernels->peak : kPeak; }
-  double stream_rate() const { return kernels ? kernels->memory_bandwidth * kernels->stream_share : 0.8 * kMemory; }
+  double stream_rate() const {
+    return (kernels ? kernels->memory_bandwidth * kernels->stream_share : 0.8 * kMemory) / compute;
+  }
   std::size_t stages() const { return static_cast<std::size_t>(pipeline * chunks); }
   double layers_of(std::size_t stage) const {
     return balance.empty() ? layers / static_cast<double>(stages()) : balance[stage];
@@ -71,14 +74,15 @@ struct LayerSeconds {
 
 LayerSeconds layer_seconds(const TransformerScenario& t) {
   const double h = t.hidden, products = 24 * t.tokens() * h * h / t.tensor,
-               attention = 4 * t.tokens() * t.sequence * h / t.tensor, rate = kPeak * kProductRate;
+               attention = 4 * t.tokens() * t.sequence * h / t.tensor, rate = kPeak * kProductRate / t.compute,
+               memory = kMemory / t.compute;
   const double scores = 2 * t.heads * t.tokens() * t.sequence / t.tensor, hidden = 2 * t.tokens() * h;
   // Norms and residual additions are on every rank of a tensor group; GELU and the heads' layout are divided.
   const double forward = 6.5 * scores + hidden * (11 + 10 / t.tensor);
   const double backward = 9.5 * scores + hidden * (11 + 14 / t.tensor);
   const double reduce = t.tensor == 1 ? 0 : 2 * 2 * (t.tensor - 1) / t.tensor * hidden / kNvlink;  // two all-reduces
-  return {(products + attention) / rate + forward / (kMemory * kForwardStreaming) + reduce,
-          (products + 2 * attention) / rate + backward / (kMemory * kBackwardStreaming) + reduce, products / rate};
+  return {(products + attention) / rate + forward / (memory * kForwardStreaming) + reduce,
+          (products + 2 * attention) / rate + backward / (memory * kBackwardStreaming) + reduce, products / rate};
 }
 
 struct Parts {
@@ -101,9 +105,9 @@ Parts parts_by_shape(const TransformerScenario& t) {
   for (std::size_t l = 0; l < graph.layers.size(); ++l) {
     const int block = graph.layers[l].block;
     LayerSeconds& part = block == 0 ? parts.first : block == 1 ? parts.layer : parts.last;
-    part.forward += costs.layers[l].forward.value;
-    part.input_gradient += costs.layers[l].input_gradient.value;
-    part.weight_gradient += costs.layers[l].weight_gradient.value;
+    part.forward += t.compute * costs.layers[l].forward.value;
+    part.input_gradient += t.compute * costs.layers[l].input_gradient.value;
+    part.weight_gradient += t.compute * costs.layers[l].weight_gradient.value;
     if (t.tensor == 1) continue;
     const double bytes = t.micro_batch * static_cast<double>(t.storage.activation.value);
     for (const std::int64_t sum : split.layers[l].forward_sums)
@@ -116,7 +120,7 @@ Parts parts_by_shape(const TransformerScenario& t) {
 
 Parts parts_of(const TransformerScenario& t) {
   if (t.kernels) return parts_by_shape(t);
-  const double head = 2 * t.tokens() * t.hidden * t.vocabulary / t.tensor / (kPeak * kProductRate);
+  const double head = 2 * t.tokens() * t.hidden * t.vocabulary / t.tensor / (kPeak * kProductRate) * t.compute;
   return {{}, layer_seconds(t), {head, head, head}};
 }
 
@@ -257,6 +261,7 @@ Scenario read_transformer_scenario(JsonReader& reader) {
   t.network = reader.above_zero_or("network", kNetwork, kMaxNumber);
   t.nvlink = reader.above_zero_or("nvlink", kNvlink, kMaxNumber);
   t.nvlink_latency = reader.number_or("nvlink_latency", 0, 0, 1);
+  t.compute = reader.above_zero_or("compute", 1, 100);
   t.sends = reader.choice_or("sends", Sends::overlapped);
   t.whole_messages = reader.boolean("whole_messages", false);
   if (reader.has("kernels")) read_kernels(reader, t);
