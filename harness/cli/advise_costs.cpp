@@ -31,8 +31,6 @@ bool can_be_resolved(const Entry& entry) {
   }
 }
 
-bool is_16_bit(const Entry& entry) { return entry.values.value("precision", "fp32") != "fp32"; }
-
 }  // namespace
 
 AdviceCosts with_default_costs(const Entry& entry) {
@@ -46,14 +44,13 @@ AdviceCosts with_default_costs(const Entry& entry) {
       fmt::print(stderr, "note: --costs has no effect: '{}' is a file of costs\n", visible(workload.name));
     return chosen;
   }
-  const bool full_size = !workload.runs_for_real;
-  if (!precision_given && full_size) {
+  if (!precision_given && !workload.runs_for_real) {
     Entry mixed = chosen.entry;
     mixed.values["precision"] = choice_name(Precision::mixed);
     chosen.default_precision = can_be_resolved(mixed);
     if (chosen.default_precision) chosen.entry = mixed;
   }
-  if (costs_given || !(full_size || is_16_bit(chosen.entry))) return chosen;
+  if (costs_given) return chosen;
   Entry calibrated = chosen.entry;
   calibrated.values["costs"] = "calibrated";
   try {

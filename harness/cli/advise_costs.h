@@ -9,10 +9,9 @@
 
 namespace sluice {
 
-// The entry with defaults for "precision" and "costs". Workloads that train on this machine keep fp32 and, in fp32,
-// analytic costs. Full-size ones (Workload::runs_for_real is false) use mixed precision if every device of the cluster
-// states a 16-bit peak. Costs are calibrated in 16 bit, and for full-size workloads also in fp32, if every device has a
-// calibration for that precision. Given settings stay unchanged.
+// The entry with defaults for "precision" and "costs". Workloads that train on this machine keep fp32. Full-size ones
+// (Workload::runs_for_real is false) use mixed precision if every device of the cluster states a 16-bit peak. Costs are
+// calibrated if every device has a calibration for that precision. Given settings stay unchanged.
 struct AdviceCosts {
   Entry entry;
   bool default_precision = false;  // "precision" was not given

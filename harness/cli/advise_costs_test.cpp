@@ -36,7 +36,9 @@ TEST(AdviceCosts, FullSizeModelsTakeCalibratedCostsIn16BitWhereAllDevicesHaveThe
   EXPECT_EQ(settings_of({{"workload", "gpt_1.3b"}, {"cluster", "gtx1080ti_4x4"}}), "- calibrated");  // fp32 only
 }
 
-TEST(AdviceCosts, ModelsThatTrainHereKeepAnalyticCostsInFp32) {
+TEST(AdviceCosts, ModelsThatTrainHereKeepFp32AndTakeCalibratedCostsWhereAllDevicesHaveThem) {
+  EXPECT_EQ(settings_of({{"workload", "gpt_tiny"}, {"cluster", "flat:4"}}), "- calibrated");
+  EXPECT_EQ(settings_of({{"workload", "vgg16_batch64"}, {"cluster", "h100_x1"}}), "- calibrated");
   EXPECT_EQ(settings_of({{"workload", "gpt_tiny"}, {"cluster", "dgx_h100"}}), "- -");
   EXPECT_EQ(settings_of({{"workload", "gpt_tiny"}, {"cluster", "dgx_h100"}, {"precision", "mixed"}}),
             "mixed calibrated");

@@ -98,7 +98,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   c->get_option("--workload")->required();
   for (const auto& [flag, text] :
        {std::pair("--precision", " (advise, full-size models: mixed where every device states a 16-bit peak)"),
-        std::pair("--costs", " (advise, full-size models or 16 bit: calibrated where every device has a calibration)")})
+        std::pair("--costs", " (advise: calibrated where every device has a calibration)")})
     c->get_option(flag)->description(c->get_option(flag)->get_description() + text);
   add_value(c, "--memory", a->memory, "BYTES", "Of every device, instead of the cluster's: 80GiB");
   add_value(c, "-m,--microbatches", a->microbatches, "LIST",

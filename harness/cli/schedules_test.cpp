@@ -349,7 +349,7 @@ TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
        {"place  system", "\n   1=  ", "  uses 1 of 4 devices\n", "places shared within the model's error of 8 %\n",
         "share the first place; the plan below is that of ", "\noverlap:       no plan has replicas",
         "\ncollectives:   ring over all ranks of a stage", "\nprecision:     fp32\n",
-        "\noptimizer:     ", "\nrecomputation: ", "\ncosts:         analytic roofline"})
+        "\noptimizer:     ", "\nrecomputation: ", "\ncosts:         calibrated v100_sxm2_fp32"})
     EXPECT_NE(f.out.find(text), std::string::npos) << text << "\n" << f.out;
   for (const char* text : {"faster", "1 updates", "edgepipe"}) EXPECT_EQ(f.out.find(text), std::string::npos) << text;
   Arguments json = ask;
