@@ -123,6 +123,18 @@ TEST(Compare, OptionsTellVariantsApart) {
   EXPECT_EQ(row(c, "gpipe").options, "");
 }
 
+// As the cuts of records: "messages", or nothing where they are by computation.
+TEST(Compare, AnOptionThatOneRowHasAndAnotherHasNotTellsThemApart) {
+  std::vector<Record> records = {run("pipedream", 4, 0.5), run("pipedream", 4, 0.4), run("gpipe", 4, 0.6)};
+  records[1].options["cuts"] = records[2].options["cuts"] = "messages";
+  const Comparison c = compare(records, {}).at(0);
+  ASSERT_EQ(c.rows.size(), 3u);
+  EXPECT_EQ(row(c, "pipedream").records.size(), 1u);
+  EXPECT_NEAR(row(c, "pipedream cuts=messages").throughput->median / row(c, "pipedream").throughput->median, 1.25,
+              1e-9);
+  EXPECT_EQ(row(c, "gpipe").options, "");
+}
+
 TEST(Compare, AnOptionThatIsNotTheDefaultIsShownWhereItIsConstantInItsSystem) {
   std::vector<Record> records = {run("gpipe", 4, 0.5), run("one_f_one_b", 4, 0.4)};
   records[0].options = {{"recompute", "all"}};

@@ -187,9 +187,11 @@ LabelledRows comparison_rows(std::span<const Record* const> records, const std::
 
 TellingOptions telling_options(std::span<const Record* const> records) {
   if (records.empty()) return {};
-  std::map<std::string, std::map<std::string, std::set<std::string>>> values;
+  std::map<std::string, std::map<std::string, std::multiset<std::string>>> values;
+  std::map<std::string, std::ptrdiff_t> rows;  // of a system
   std::map<std::string, std::string> shared = chosen_options(*records.front());
   for (const Record* record : records) {
+    ++rows[record->system];
     for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
     const auto chosen = chosen_options(*record);
     std::erase_if(shared, [&](const auto& option) {
@@ -204,7 +206,9 @@ TellingOptions telling_options(std::span<const Record* const> records) {
     std::map<std::string, std::string> shown = traits(*record);
     std::erase_if(shown, [&](const auto& trait) {
       const std::string& name = trait.first;
-      const bool differs_in_system = values[record->system][name].size() > 1;
+      // One value in some rows and none in the others tells them apart, too.
+      const auto& all = values[record->system][name];
+      const bool differs_in_system = std::ssize(all) < rows[record->system] || *all.begin() != *all.rbegin();
       return !differs_in_system && (!chosen.contains(name) || shared.contains(name));
     });
     const auto digests = shown.extract(kFileDigests);
