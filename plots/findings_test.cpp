@@ -12,6 +12,7 @@
 #include <string>
 
 #include "harness/base/error.h"
+#include "harness/base/expect_error.h"
 #include "harness/base/json.h"
 #include "plots/study_tables.h"
 #include "plots/synthetic_test.h"
@@ -246,6 +247,22 @@ TEST(Study, PagesShowLearningCurves) {
   const std::string drawing = page.pictures[0].spec.dump();
   EXPECT_NE(drawing.find("GPipe"), std::string::npos);
   EXPECT_NE(drawing.find("\"updates\":480"), std::string::npos) << drawing.substr(0, 3000);
+}
+
+// It showed the first, without a word.
+TEST(Study, AChartOfOneComparisonRejectsRecordsOfSeveral) {
+  const auto chart_where = [](const std::string& where) {
+    return study_of(R"({"chart": {"name": "memory", "kind": "memory_throughput", "where": )" + where + "}}");
+  };
+  EXPECT_EQ(findings_page(chart_where(R"({"clock": "virtual", "workload": "fashion_mlp", "ranks": 4, "seed": 1})"),
+                          synthetic::records())
+                .pictures.size(),
+            1u);
+  const Study all = chart_where("{}");  // two clocks with two numbers of ranks, and another network
+  EXPECT_EQ(
+      sluice::error_of([&] { findings_page(all, synthetic::records()); }),
+      "chart 'memory': draws one comparison, and its records make 5, of other workloads, batches, ranks, clusters "
+      "or numbers of updates; let its \"where\" choose one");
 }
 
 TEST(Study, PagesShowTheLargestStableRates) {

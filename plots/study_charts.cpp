@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "plots/chart_template.h"
 #include "plots/style.h"
@@ -57,6 +58,16 @@ Json panel_of(const TablePicture& picture, const FilledTable& table, const Named
           {"x_title", below.empty() ? Json() : Json(below)}};
 }
 
+// Of a chart of one comparison.
+const Comparison& only_one(const ComparisonPicture& picture, const std::vector<Comparison>& comparisons) {
+  if (comparisons.size() > 1)
+    throw InputError("chart '" + picture.name + "'",
+                     "draws one comparison, and its records make " + std::to_string(comparisons.size()) +
+                         ", of other workloads, batches, ranks, clusters or numbers of updates",
+                     "let its \"where\" choose one");
+  return comparisons.front();
+}
+
 }  // namespace
 
 Chart study_chart(const ComparisonPicture& picture, std::span<const Record> records) {
@@ -67,9 +78,9 @@ Chart study_chart(const ComparisonPicture& picture, std::span<const Record> reco
     case RecordChart::throughput:
       return throughput_chart(picture.name, picture.title, comparisons);
     case RecordChart::memory_throughput:
-      return memory_throughput_chart(picture.name, comparisons.front());
+      return memory_throughput_chart(picture.name, only_one(picture, comparisons));
     case RecordChart::communication:
-      return communication_chart(picture.name, comparisons.front());
+      return communication_chart(picture.name, only_one(picture, comparisons));
     case RecordChart::planners:
       return planner_chart(picture.name, picture.title, comparisons);
     case RecordChart::time_to_accuracy:
