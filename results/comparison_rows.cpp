@@ -187,12 +187,20 @@ LabelledRows comparison_rows(std::span<const Record* const> records, const std::
 
 TellingOptions telling_options(std::span<const Record* const> records) {
   if (records.empty()) return {};
-  std::map<std::string, std::map<std::string, std::multiset<std::string>>> values;
-  std::map<std::string, std::ptrdiff_t> rows;  // of a system
+  struct Values {
+    std::set<std::string> texts;
+    int rows = 0;  // that have one
+  };
+  std::map<std::string, std::map<std::string, Values>> values;  // by system and name
+  std::map<std::string, int> rows;                              // of a system
   std::map<std::string, std::string> shared = chosen_options(*records.front());
   for (const Record* record : records) {
     ++rows[record->system];
-    for (const auto& [name, text] : traits(*record)) values[record->system][name].insert(text);
+    for (const auto& [name, text] : traits(*record)) {
+      Values& all = values[record->system][name];
+      all.texts.insert(text);
+      ++all.rows;
+    }
     const auto chosen = chosen_options(*record);
     std::erase_if(shared, [&](const auto& option) {
       const auto own = chosen.find(option.first);
@@ -207,8 +215,8 @@ TellingOptions telling_options(std::span<const Record* const> records) {
     std::erase_if(shown, [&](const auto& trait) {
       const std::string& name = trait.first;
       // One value in some rows and none in the others tells them apart, too.
-      const auto& all = values[record->system][name];
-      const bool differs_in_system = std::ssize(all) < rows[record->system] || *all.begin() != *all.rbegin();
+      const Values& all = values[record->system][name];
+      const bool differs_in_system = all.texts.size() > 1 || all.rows < rows[record->system];
       return !differs_in_system && (!chosen.contains(name) || shared.contains(name));
     });
     const auto digests = shown.extract(kFileDigests);

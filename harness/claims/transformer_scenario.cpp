@@ -3,8 +3,8 @@
 // recompute, measure; sends (overlapped or blocking, as of a cluster) and whole_messages (every tensor-parallel rank
 // sends the whole output of a stage, not its part); system and set, instead of 1F1B or, with chunks, interleaved 1F1B;
 // balance (layers of every stage); rank (for measures of one); network and nvlink (bytes/s of a GPU's messages between
-// and inside nodes), nvlink_latency (seconds of a step of a ring); compute (by which all that is not communication takes longer); kernels,
-// precision, attention, host_gap, blocking.
+// and inside nodes), nvlink_latency (seconds of a step of a ring); compute (by which all that is not communication is
+// longer); kernels, precision, attention, host_gap, blocking.
 //
 // With kernels, a calibration in 16 bit (workloads/devices), costs are by shape: calibrated_costs of the part of the
 // model that a tensor-parallel rank holds, with sums over its group on nvlink. host_gap is what the host takes to start

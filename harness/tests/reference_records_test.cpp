@@ -175,8 +175,8 @@ TEST(ReferenceRecords, GiveTheTargetsOfTheWorkloads) {
 }
 
 // Where a table shows the best number of micro-batches, half and twice that number were tried as well, unless it is one
-// or would leave no sample a micro-batch, or, in the study of orders, a rank without a micro-batch. What does not fit is
-// tried too: its record says so.
+// or would leave no sample a micro-batch, or, in the study of orders, a rank without one. What does not fit is tried
+// too: its record says so.
 TEST(ReferenceRecords, TheBestNumbersOfMicroBatchesLieInsideTheirGrids) {
   for (const std::string study : {"graphpipe", "graphpipe_calibrated", "graphpipe_memory", "orders"}) {
     std::map<std::string, std::map<int, std::optional<double>>> grids;  // samples/s by micro-batches
