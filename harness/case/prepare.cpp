@@ -239,7 +239,7 @@ static Seconds simulated_seconds(const Prepared& p, const RunCase& c) {
   return simulated_update(p, program);
 }
 
-// The same for one batch under a plan that a planner considers; infinite where it cannot divide the batch.
+// The same for one batch under a plan that a planner considers; infinite where it cannot run.
 static Seconds simulated_seconds(const Prepared& p, const RunCase& c, const PlannedPipeline& planned) {
   stop_now();
   Prepared candidate = p;

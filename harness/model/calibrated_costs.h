@@ -13,8 +13,7 @@ namespace sluice {
 
 // Bytes as analytic_costs; seconds of layer_kernels.h, for a device of `speed` 1. Updates read weights and gradients
 // and write weights, as there, at the rate of the calibration's streams (with an optimizer's state:
-// pipeline/optimizer_costs.h). Throws InputError if one of calibration and
-// storage is 16 bit and the other is not.
+// pipeline/optimizer_costs.h). Throws InputError if one of calibration and storage is 16 bit and the other is not.
 CostGraph calibrated_costs(const ModelGraph& model, std::int64_t micro_batch, const Device& device,
                            const Calibration& calibration, const Storage& storage = {});
 
