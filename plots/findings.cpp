@@ -57,13 +57,14 @@ std::string failed_runs(std::span<const StudyRun> runs) {
     std::string reason;  // of the first
   };
   std::map<std::pair<std::string, std::string>, Group> groups;  // by system and outcome
-  for (const StudyRun& run : runs) {
-    if (run.row.outcome == RecordOutcome::ok) continue;
-    Group& group = groups[{run.row.system, outcome_words(run.row.outcome)}];
-    group.workloads.insert(run.row.records.front().workload);
-    ++group.count;
-    if (group.reason.empty()) group.reason = shortened(run.row.reason, 160);
-  }
+  for (const StudyRun& run : runs)
+    for (const Record& record : run.row.records) {
+      if (record.outcome == RecordOutcome::ok) continue;
+      Group& group = groups[{record.system, outcome_words(record.outcome)}];
+      group.workloads.insert(record.workload);
+      ++group.count;
+      if (group.reason.empty()) group.reason = shortened(why_failed(record), 160);
+    }
   std::string text = "## Runs without a result\n\n";
   if (groups.empty()) return text + "None.\n";
   text += markdown_head({"system", "outcome", "runs", "workloads", "reason of the first"});

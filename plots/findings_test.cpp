@@ -147,6 +147,23 @@ TEST(Study, PagesShowWhatWasPublishedBesideWhatWasFound) {
   EXPECT_EQ(page.pictures[0].spec["concat"].size(), 2u);
 }
 
+TEST(Study, EverySeedWithoutAResultIsCounted) {
+  std::vector<Record> records = synthetic::records();
+  std::erase_if(records, [](const Record& r) { return r.outcome != RecordOutcome::ok || r.system != "gpipe"; });
+  records.resize(1);
+  for (const std::uint64_t seed : {11, 12, 13}) {
+    records.push_back(records.front());
+    records.back().seed = seed;
+    records.back().digest = std::to_string(seed);
+    records.back().outcome = seed < 13 ? RecordOutcome::diverged : RecordOutcome::failed;
+    records.back().reason = "at update " + std::to_string(seed);
+  }
+  const std::string page =
+      findings_page(study_of(std::string(kTable) + R"(, {"failed_runs": true})"), records).markdown;
+  EXPECT_NE(page.find("| GPipe | diverged | 2 |"), std::string::npos) << page;
+  EXPECT_NE(page.find("| GPipe | failed | 1 |"), std::string::npos) << page;
+}
+
 // Over the five seeds the second system is above the first by 1, 2, 3, 4, 5: 3, as in statistics_test.cpp.
 TEST(Study, ColumnsShowWhatSystemsDifferByOverTheSameSeeds) {
   std::vector<Record> records;

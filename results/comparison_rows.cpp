@@ -1,6 +1,8 @@
 // See comparison_rows.h.
 #include "results/comparison_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -16,6 +18,11 @@
 #include "results/system_style.h"
 
 namespace sluice {
+
+std::string why_failed(const Record& record) {
+  return (record.failed_rank ? fmt::format("rank {}: ", *record.failed_rank) : "") + record.reason;
+}
+
 namespace {
 
 // The learning-rate search that a record comes from, without what it found.
@@ -84,8 +91,7 @@ ComparisonRow make_row(std::vector<Record> records) {
       ++row.succeeded;
     } else if (row.outcome == RecordOutcome::ok) {
       row.outcome = record.outcome;
-      row.reason = record.reason;
-      if (record.failed_rank) row.reason = "rank " + std::to_string(*record.failed_rank) + ": " + row.reason;
+      row.reason = why_failed(record);
     }
     if (const auto t = throughput(record)) throughputs.push_back(*t);
     take_max(row.measured_peaks, measured_peaks(record));

@@ -32,6 +32,9 @@ LabelledRows comparison_rows(
     std::span<const Record* const> records,
     const std::function<Record(const Record&)>& take = [](const Record& r) { return r; });
 
+// The reason of a run without a result, with the rank that failed; "" if it has one.
+std::string why_failed(const Record& record);
+
 // Label for readers: the title of its system (system_style.h) with its options: "Zero bubble variant=h1".
 std::string title_of(const ComparisonRow& row);
 std::string title_of(const std::string& system, const std::string& options);

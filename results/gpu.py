@@ -23,6 +23,7 @@ CPU_LOSSES = HOME.parent / "harness/exec/torch/cuda/bundled/cpu_losses.json"
 # Of the log: how parts ended, what NCCL's calls took, and how many tests passed.
 KEPT_LINES = re.compile(r'part: \{|\{"call"|measure |\[  (PASSED|SKIPPED)\s*\] \d+ test|\[  FAILED  \]')
 APART = 1.05  # two runs nearer than this have no order
+EQUAL = 1.001  # two predictions nearer than this are equal
 LOSSES_AGREE = 1e-3
 
 
@@ -98,19 +99,27 @@ def errors_text(what, errors):
             f"{100 * ninetieth:.1f} %, largest {100 * found[-1]:.1f} %.")
 
 
+def work_of(record):
+    return (record["workload"], record["batch"], record["options"].get("task", "train"))
+
+
 def order_text(pairs):
-    """pairs: (workload, measured, predicted)."""
-    kept = counted = 0
-    for i, (workload, measured, predicted) in enumerate(pairs):
+    """pairs: (work_of, measured, predicted)."""
+    kept = tied = counted = 0
+    for i, (work, measured, predicted) in enumerate(pairs):
         for other, other_measured, other_predicted in pairs[:i]:
-            if workload == other and max(measured, other_measured) > APART * min(measured, other_measured):
+            if work == other and max(measured, other_measured) > APART * min(measured, other_measured):
                 counted += 1
-                kept += (measured > other_measured) == (predicted > other_predicted)
-    return f"Of {counted} pairs of one workload that differ by more than 5 %, {kept} are predicted in their order."
+                if max(predicted, other_predicted) < EQUAL * min(predicted, other_predicted):
+                    tied += 1
+                else:
+                    kept += (measured > other_measured) == (predicted > other_predicted)
+    return (f"Of {counted} pairs of one workload and batch that differ by more than 5 %, {kept} are predicted in their "
+            f"order and {tied} as equal.")
 
 
 def clocks(records):
-    """The section, and its errors: of times of one device, of times of ranks that share it, of peaks; the order."""
+    """The section, and its errors: of times of one device, of times of ranks that share it, of peaks."""
     of_profiles = [r for r in records if r["cost_source"] == "profile" and "validation" not in r["environment"]]
     measured = [r for r in of_profiles if r["clock"] == "wall"]
     predicted = {case_of(r): r for r in of_profiles if r["clock"] == "virtual" and r["outcome"] == "ok"}
@@ -130,43 +139,46 @@ def clocks(records):
         if found := predicted.get(case_of(record)):
             error = seconds_of(found) / seconds - 1
             (alone if record["ranks"] == 1 else shared).append(error)
-            pairs.append((record["workload"], seconds, seconds_of(found)))
+            pairs.append((work_of(record), seconds, seconds_of(found)))
             row[3:5] = [f"{1e3 * seconds_of(found):.1f} ms", percent(error)]
         by_workload[record["workload"]].append(row)
     text = ["## Systems on both clocks", "",
             "An update, measured, and predicted with costs that were measured layer by layer on the same GPU; ranks",
-            "share it. The peak is of the rank with most memory. The profile of these records let the GPU wait for the",
-            "host before every layer, and a rank that shares a GPU waits for no other rank's host: both make the",
-            "prediction too slow. `sluice profile` keeps the GPU busy now; that was not measured yet.", ""]
+            "share it. Asynchronous systems update after smaller batches. The peak is of the fullest rank. The profile",
+            "of these records let the GPU wait for the host before every layer, and a rank that shares a GPU waits for",
+            "no other rank's host: both make the prediction too slow. `sluice profile` keeps the GPU busy now; that",
+            "was not measured yet.", ""]
     headings = ["system", "ranks", "update", "predicted", "error", "peak", "memory's error"]
     for workload, rows in by_workload.items():
         text += [f"`{workload}`:", "", *table(headings, rows)]
     summary = [errors_text("Times on one device", alone), errors_text("Times of ranks that share it", shared),
-               errors_text("Peaks", memories), order_text(pairs)]
-    return text + [*summary, ""], summary
+               errors_text("Peaks", memories)]
+    return text + [*summary, order_text(pairs), ""], summary
 
 
 def validation(records):
+    """The section, and the errors of its peaks."""
     cases = collections.defaultdict(dict)
     for record in records:
         if (of := record["environment"].get("validation")) and record["outcome"] == "ok":
             cases[of["label"], of["round"]][record["clock"]] = record
     both = {label: pair for (label, _), pair in cases.items() if len(pair) == 2}
     if not both:
-        return []
+        return [], []
     rows, times, peaks, pairs = [], [], [], []
     for label, pair in sorted(both.items()):
         measured, predicted = seconds_of(pair["wall"]), seconds_of(pair["virtual"])
         times.append(predicted / measured - 1)
         peaks.append(peak(pair["wall"], "predicted_peak_bytes") / peak(pair["wall"], "peak_bytes") - 1)
-        pairs.append((pair["wall"]["workload"], measured, predicted))
+        pairs.append((work_of(pair["wall"]), measured, predicted))
         rows.append([label, f"{1e3 * measured:.1f} ms", f"{1e3 * predicted:.1f} ms", percent(times[-1]),
                      percent(peaks[-1])])
-    return ["## Every system on both clocks", "",
+    of_peaks = errors_text("Peaks on two ranks", peaks)
+    return ["## Systems on two ranks, until the time limit", "",
             "`sluice validate --quick --device cuda`: two ranks that share the GPU; medians of updates. Predicted",
             "peaks leave out buffers, here the memory that cuDNN's and cuBLAS's kernels work in.", "",
             *table(["case", "update", "predicted", "error", "memory's error"], rows),
-            errors_text("Times", times), errors_text("Peaks", peaks), order_text(pairs), ""]
+            errors_text("Times", times), of_peaks, order_text(pairs), ""], [of_peaks]
 
 
 def losses(records):
@@ -270,16 +282,13 @@ def by_shape():
                     for name, number, middle, ninetieth, ratio in rows))]
 
 
-def answers(tests, sections):
-    failed = any("failed" in test for test in tests)
-    every = "Not every" if failed else "Every"
-    lines = [f"- {every} test of `cuda_test` that one GPU can run passes."] if tests else []
-    blocks = [f"{name.split()[0].lower()} {100 * middle:.1f}, {100 * ninetieth:.1f} %"
-              for name, _, middle, ninetieth, _ in errors_of_claims()[:2]]
-    if blocks:
-        lines.append("- GPT blocks in bf16 from kernels, median and 90th percentile of errors: "
-                     f"{'; '.join(blocks)}.")
-    return [*lines, *(f"- {section}" for section in sections[:3])]
+def answers(sections):
+    lines = []
+    if rows := errors_of_claims():
+        forward, backward, graph = (f"{100 * middle:.1f} %" for _, _, middle, _, _ in rows[:3])
+        lines = [f"- GPT in bf16 from kernels, median error: forward of a block {forward}, backward {backward}, whole "
+                 f"training steps {graph}."]
+    return [*lines, *(f"- {section}" for section in sections)]
 
 
 def page_of(files):
@@ -294,20 +303,21 @@ def page_of(files):
     failed = sorted({found[1] for line in log if (found := re.match(r"\[  FAILED  \] (\S*\.[^\s,]*)", line))})
     text = ["<!-- Made by: python results/gpu.py; a test compares it with the files it is made of. -->", "# On a GPU",
             "", "How far are the virtual clock's predictions from what we measured on a GPU?", ""]
-    systems, sections = clocks(records)
-    text += [*answers(tests, sections), "",
+    systems, summary = clocks(records)
+    on_two_ranks, peaks = validation(records)
+    text += [*answers([*summary, *peaks][-4:]), "",
             f"Measured by us on {gpus}: CUDA {cuda.get('runtime')}, driver {cuda.get('driver')}, LibTorch "
             f"{machine.get('torch')}, commit `{machine.get('commit')}`.",
             "Measured by others: the tables of [external.md](external.md), and the calibrations in `workloads/devices`",
             "that name another source. Derived: the times of every other device.", ""]
     if parts:
         text += table(["part", "ended", "seconds"],
-                      ([p["part"], {0: "well", 124: "at its time limit"}.get(p["status"], "with failures"),
+                      ([p["part"], {0: "done", 124: "cut off by its time limit"}.get(p["status"], "failed"),
                         f"{p['seconds']:.0f}"] for p in parts))
     if tests:
         text += [f"`cuda_test`, program by program: {', '.join(tests)}."
                  + "".join(f" Failed: `{name}`." for name in failed), ""]
-    text += [*by_shape(), *systems, *validation(records), *losses(records), *nccl(records, log), *peers(records),
+    text += [*by_shape(), *systems, *on_two_ranks, *losses(records), *nccl(records, log), *peers(records),
              *kernels(files.kernels)]
     return "\n".join(text).rstrip("\n") + "\n"
 

@@ -49,7 +49,7 @@ class EntryReading {
       return value ? *value : Json();
     };
     for (const auto& item : entry_.values.at(setting.key).items())
-      if (inner(given, item.first) != inner(used, item.first))
+      if (const Json taken = inner(used, item.first); taken != inner(given, item.first) && taken != item.second)
         add("/" + setting.key + "/" + item.first, setting.when_unused);
   }
 

@@ -348,6 +348,13 @@ TEST_F(SweepFile, NamesADefaultOnceIfItHasNoEffectInAnyEntryThatTakesIt) {
                                       path_ + ": /grid/3/queue: only inference through several stages has queues"}));
 }
 
+TEST_F(SweepFile, ARateToBeTunedHasAnEffect) {
+  const Sweep sweep = load(R"({"defaults": {"workload": "tiny", "optimizer": {"kind": "adam", "learning_rate": "tuned"},
+                                            "tune": {"learning_rate": [0.01, 0.1], "seed": 7}},
+                              "grid": [{"system": "gpipe", "ranks": 2}]})");
+  EXPECT_EQ(sweep.without_effect, std::vector<std::string>{});
+}
+
 TEST_F(SweepFile, HasALimitOfCombinationsInAll) {
   const std::string entry = R"({"system": "gpipe", "workload": "tiny", "steps": [1,2,3,4,5,6,7,8,9,10],
     "batch": [8,16,24,32,40,48,56,64,72,80], "seed": [1,2,3,4,5,6,7,8,9,10], "ranks": [1,2,3,4,5,6,7,8],

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "harness/base/json.h"
+#include "harness/base/run_program.h"
 #include "harness/case/settings.h"
 #include "harness/case/sweep.h"
 #include "harness/pipeline/system.h"
@@ -60,6 +61,26 @@ TEST(ReferenceRecords, AreOfCleanCommits) {
       if (commit.ends_with("-dirty") || commit == "unknown") dirty.insert(study);
     }
   EXPECT_EQ(dirty, (Names{"language_model", "pipeoptim"}));
+}
+
+// Whoever reads a record finds the source that made it. Skipped in a copy without this history, or with a part of it.
+TEST(ReferenceRecords, AreOfCommitsOfThisHistory) {
+  const auto git = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"git", "-C", SLUICE_SOURCE_DIR});
+    return run_program(words);
+  };
+  if (git({"rev-parse", "--is-shallow-repository"}).output != "false\n") GTEST_SKIP() << "not the whole history";
+  Names elsewhere;
+  std::map<std::string, bool> here;
+  for (const auto& [study, records] : reference())
+    for (const Record& record : records) {
+      std::string commit = record.environment.machine ? record.environment.machine->commit : "unknown";
+      commit = commit.substr(0, commit.find('-'));
+      if (!here.contains(commit)) here[commit] = git({"merge-base", "--is-ancestor", commit, "HEAD"}).ok();
+      if (!here[commit]) elsewhere.insert(study);
+    }
+  if (std::ranges::none_of(here, [](const auto& commit) { return commit.second; })) GTEST_SKIP() << "another history";
+  EXPECT_EQ(elsewhere, Names{"language_model"});
 }
 
 // The leaderboard's simulations without training, whose figures are the same on every processor, are of another one than
