@@ -161,6 +161,14 @@ Json bar_figure(std::span<const Comparison> comparisons, const FigureOptions& op
           return row.figure(field).has_value() && (comparisons.size() == 1 || !row.reference);
         }))
       with_values.push_back(c);
+  const bool references = std::ranges::any_of(comparisons, [&](const Comparison& c) {
+    return std::ranges::any_of(c.rows, [&](const ComparisonRow& row) { return row.figure(field).has_value(); });
+  });
+  if (with_values.empty() && references)
+    throw InputError("figure " + options.kind,
+                     "of several experiments, only runs on one device have a value: they are what others are compared "
+                     "with",
+                     "add records of other systems, or choose one experiment: --filter workload=NAME");
   if (with_values.empty())
     throw InputError("figure " + options.kind,
                      options.kind == "throughput" ? "no record has a step after the warm-up"

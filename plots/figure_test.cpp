@@ -203,6 +203,14 @@ TEST(Figure, WhatARecordLacksIsNamed) {
   }
 }
 
+TEST(Figure, ReferencesOfSeveralExperimentsAreNoBars) {
+  std::vector<Record> records = figure_runs({"single_device"});
+  records.back().batch = 256;
+  EXPECT_EQ(error_of([&] { figure_spec(records, of_kind("throughput")); }),
+            "figure throughput: of several experiments, only runs on one device have a value: they are what others are "
+            "compared with; add records of other systems, or choose one experiment: --filter workload=NAME");
+}
+
 TEST(Figure, OneExperimentIsShownAndTheOthersAreTold) {
   std::vector<Record> records = figure_runs({"gpipe"});
   records.back().batch = 256;

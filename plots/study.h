@@ -151,7 +151,7 @@ struct ValidationPicture {  // predicted over measured seconds of these cases
 };
 
 struct FailedRuns {};  // the list of runs that are no result, with reasons
-// The largest learning rate that each system stands, of records whose purpose is "boundary".
+// The largest stable learning rate of each system, of records whose purpose is "boundary".
 struct StableRateTables {};
 
 struct Study {

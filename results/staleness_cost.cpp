@@ -118,8 +118,8 @@ std::string to_table(std::span<const StalenessCosts> costs) {
         "  under which both reached the target, and the range. dynpipe takes it in thousandths: --set lambda=200 is "
         "0.2.\n";
   }
-  return text.empty() ? "staleness_cost: no single_device run that reached a target; run single_device and an "
-                        "asynchronous system with the same seeds on a workload with a target\n"
+  return text.empty() ? "staleness_cost: no workload with a target has runs of single_device and of a system with "
+                        "stale weights; run single_device and an asynchronous system with the same seeds\n"
                       : text;
 }
 

@@ -41,7 +41,8 @@ static std::string folded(std::string_view name) {
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   const std::string wanted = folded(name);
   std::string best, longer;
-  std::size_t best_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
+  // Less than the whole name, which would be near every name of as many letters.
+  std::size_t best_distance = std::min(std::max<std::size_t>(2, wanted.size() / 3) + 1, wanted.size());
   for (const std::string& candidate : candidates) {
     const std::string other = folded(candidate);
     const std::size_t apart = std::max(wanted.size(), other.size()) - std::min(wanted.size(), other.size());

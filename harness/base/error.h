@@ -21,7 +21,7 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The candidate nearest to `name` by edit distance, or "" if none is within a third of the name's length, or within 2.
+// The candidate nearest to `name` by edit distance; "" if none is within a third of its length, or 2, and within it.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
 // "did you mean 'gpipe'?" or, if none is near, "known: a, b, c".

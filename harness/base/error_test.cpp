@@ -46,6 +46,13 @@ TEST(NearestTest, FindsTheShortestNameThatItIsAPartOf) {
   EXPECT_EQ(nearest("ed", names), "");
 }
 
+TEST(NearestTest, FindsNoNameOfWhichNoLetterIsGiven) {
+  const std::vector<std::string> names = {"dp", "1f1b"};
+  for (const char* name : {"", "x", "*", "xy"}) EXPECT_EQ(nearest(name, names), "") << name;
+  EXPECT_EQ(nearest("dx", names), "dp");
+  EXPECT_EQ(nearest("DP", names), "dp");
+}
+
 TEST(SuggestionTest, ListsWhatIsKnownWhereNothingIsNear) {
   const std::vector<std::string> names = {"gpipe", "hanayo"};
   EXPECT_EQ(suggestion("gpip", names), "did you mean 'gpipe'?");

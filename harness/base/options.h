@@ -34,7 +34,7 @@ struct OptionSpec {
   // If one does not hold, no value has an effect, and resolve_options() gives the default.
   std::vector<OptionCondition> only_with = {};
   bool training_only = false;  // no value has an effect on inference
-  bool replicas_only = false;  // or if no stage has replicas
+  bool replicas_only = false;  // or if no stage has replicas, or the case says itself what they divide
 };
 
 OptionSpec only_with(OptionSpec spec, std::string option, std::vector<std::string> values);

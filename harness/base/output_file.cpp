@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "harness/base/error.h"
@@ -56,6 +57,14 @@ fs::path output_place(const fs::path& path) {
   if (!S_ISDIR(status.st_mode)) fail("cannot be written: '" + folder.string() + "' is not a folder");
   if (::access(folder.c_str(), W_OK | X_OK) != 0) fail("cannot be opened for writing: " + errno_text(errno));
   return fs::canonical(folder) / path.filename();
+}
+
+void reject_same_output(const std::vector<fs::path>& paths) {
+  std::set<fs::path> places;
+  std::error_code none;
+  for (const fs::path& path : paths)
+    if (!path.empty() && !places.insert(fs::weakly_canonical(fs::absolute(path, none), none)).second)
+      throw InputError(path.string(), "is the file of two outputs", "give each output a file of its own");
 }
 
 OutputFile::OutputFile(fs::path path, std::string kind, bool (*is_ours)(const std::string& text))

@@ -4,12 +4,16 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
 // The file at `path`, with links resolved: a regular file, or a new name in a folder. Throws InputError at the path for
 // a folder, a device, a pipe, a socket, a link to no file, a file that is printed to, and one that may not be written.
 std::filesystem::path output_place(const std::filesystem::path& path);
+
+// Throws InputError where two of the paths are one file; empty ones are left out. Call before the work begins.
+void reject_same_output(const std::vector<std::filesystem::path>& paths);
 
 // An output that is written once, at the end of a command.
 class OutputFile {

@@ -103,6 +103,15 @@ TEST_F(OutputFileTest, RejectsAnythingElseAndLeavesIt) {
   EXPECT_FALSE(fs::exists(folder_ / "nothing"));
 }
 
+TEST_F(OutputFileTest, TwoOutputsAreTwoFiles) {
+  fs::create_symlink(folder_ / "b", folder_ / "link");
+  reject_same_output({folder_ / "a", folder_ / "b", "", ""});
+  for (const fs::path& again : {folder_ / "a", folder_ / "." / "a", folder_ / "missing" / ".." / "a"})
+    EXPECT_THROW(reject_same_output({folder_ / "a", "", again}), InputError) << again;
+  put("b", "page");
+  EXPECT_THROW(reject_same_output({folder_ / "b", folder_ / "link"}), InputError);
+}
+
 TEST_F(OutputFileTest, RejectsTheFileThatIsPrintedTo) {
   put("page", "page");
   const int before = ::dup(STDERR_FILENO), file = ::open((folder_ / "page").c_str(), O_WRONLY | O_APPEND);

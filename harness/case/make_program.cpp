@@ -84,8 +84,12 @@ static Offload offload_of(const Prepared& p, const ScheduleProblem& problem, con
   return replicate(offload, one.microbatches, p.replicas);
 }
 
+static bool has_replicas(const Plan& plan) {
+  return std::ranges::any_of(plan.stages, [](const PlanStage& stage) { return stage.devices.size() > 1; });
+}
+
 static Sharding sharding_of(const Prepared& p, const ScheduleProblem& problem) {
-  if (p.inference) return {};
+  if (p.inference || (p.tensor && !has_replicas(p.plan))) return {};
   using Gather = Sharding::Gather;
   using Reduce = Sharding::Reduce;
   switch (p.sharding) {
@@ -137,6 +141,9 @@ static void reject_moved_modules(const Prepared& p, const Program& program) {
 
 static Program make_inference_program(const Prepared& p, int microbatches) {
   const ScheduleProblem problem = schedule_problem(p, p.microbatches_per_update);
+  if (p.system->sharding && has_replicas(p.plan) && p.system->sharding(problem, p.options).active())
+    throw InputError(p.system->name, "inference runs with whole weights on every rank of a stage",
+                     "use data_parallel or a pipeline, or leave replicas out");
   const Schedule once = replicate(p.system->schedule(problem, p.options), p.replicas);
   const int batches = microbatches / p.microbatches_per_update;
   const PlacedSchedule all = repeated(forwards_of(once), p.graph, p.ranks.placement, batches);

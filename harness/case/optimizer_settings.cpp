@@ -57,13 +57,16 @@ bool read_optimizer(JsonReader& o, RunCase& c) {
   if (optimizer.treats_matrices()) read_matrix_optimizer(o, optimizer);
   if (!sgd && optimizer.kind != OptimizerSpec::Kind::muon) {
     if (o.has("momentum") && optimizer.momentum > 0)
-      o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind));
+      o.fail("momentum", "belongs to sgd, not to " + choice_name(optimizer.kind), "leave it out");
     optimizer.momentum = 0;
   }
   if (sgd && optimizer.momentum > 0) {
     optimizer.nesterov = o.boolean("nesterov", false);
     optimizer.momentum_ema = o.boolean("momentum_ema", false);
     not_negative("dampening", optimizer.dampening);
+  } else if (sgd) {
+    for (const char* key : {"nesterov", "momentum_ema", "dampening"})
+      if (o.has(key)) o.fail(key, "has no effect without momentum", "give a momentum above 0, or leave it out");
   }
   o.no_other_keys();
   return tuned;

@@ -223,7 +223,8 @@ static void reject_replicas(const RunCase& c, const System& system) {
                      c.system + " updates without a flush: its planner decides how often a stage is replicated",
                      "leave data_parallel and sharding out");
   if (c.data_parallel > 1 && system.data_parallel)
-    throw InputError("data_parallel", c.system + " is data parallel by itself", "leave data_parallel out");
+    throw InputError("data_parallel", "the system " + c.system + " is data parallel by itself",
+                     "leave --data-parallel out");
   if (c.microbatches % c.data_parallel != 0)
     throw InputError("microbatches",
                      std::to_string(c.microbatches) + " micro-batches cannot be divided among " +
@@ -262,11 +263,9 @@ static bool has_recomputing_layer(const PlanStage& stage, const CostGraph& costs
   return false;
 }
 
-// Throws InputError where the system cannot infer.
-static void reject_inference(const Prepared& p) {
-  if (p.inference && (p.system->sharding || p.sharding != StageSharding::system))
-    throw InputError(p.system->name, "inference runs with whole weights on every rank of a stage",
-                     "use data_parallel or a pipeline, and leave sharding out");
+static void reject_sharded_inference(const Prepared& p) {
+  if (p.inference && p.sharding != StageSharding::system && p.sharding != StageSharding::none)
+    throw InputError("sharding", "inference runs with whole weights on every rank of a stage", "leave sharding out");
 }
 
 Problem problem_of(const Prepared& p, const RunCase& c) {
@@ -348,7 +347,7 @@ static Prepared prepare_with(const RunCase& c, ProfileStore& profiles, bool batc
   set_costs(p, case_costs(p, c, p.micro_batch));
   require_one_pair_share(p, c);
   for (const std::int64_t size : p.sizes.distinct()) p.size_costs.push_back(costs_at(p, c, size));
-  reject_inference(p);
+  reject_sharded_inference(p);
   p.planned_cluster = with_measured_speeds(p.cluster, planned_costs(p));
   const Problem problem = problem_of(p, c);
   const auto search_begin = std::chrono::steady_clock::now();

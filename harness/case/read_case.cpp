@@ -37,6 +37,11 @@ class EntryReading {
   void compare(const Setting& setting, const Json& given) {
     const RunCase& c = reading_.c;
     if (setting.key == "options") return compare_options();
+    if (setting.key == "cluster") return compare_cluster();
+    // The sizes decide the batch and the number of micro-batches.
+    if (setting.key == "microbatch_sizes" &&
+        !(entry_.values.contains("batch") && entry_.values.contains("microbatches")))
+      return;
     const bool untrained = setting.key == "optimizer" && !c.train;
     const Json used = untrained ? setting::untrained_optimizer_json(c) : setting.value.write(c);
     const bool divides = c.update == UpdateAfter::micro_batch;  // the batch, by the micro-batches
@@ -59,6 +64,19 @@ class EntryReading {
       if (reading_.c.options.at(item.first) != value)
         add("/options/" + item.first, setting::why_option_is_unused(reading_, item.first));
     }
+  }
+
+  // Keys of the cluster's description.
+  void compare_cluster() {
+    static constexpr std::pair<const char*, const char*> kKeys[] = {
+        {"host", "no activations move to the hosts"},
+        {"pair_share", "no op runs in an overlapped pair"},
+        {"pairs", "there are no overlapped pairs of tensor-parallel groups"}};
+    const std::string& given = entry_.values.at("cluster").text();
+    for (const auto& [key, why] : kKeys)
+      if (setting::without_key(given, key) != given &&
+          setting::without_key(reading_.c.cluster, key) == reading_.c.cluster)
+        add(std::string("/cluster/") + key, why);
   }
 
   void add(const std::string& pointer, const std::string& why) { without_effect_.emplace(pointer, why); }

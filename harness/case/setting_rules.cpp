@@ -81,6 +81,7 @@ Json options_json(const RunCase& c) {
 static std::string why_unused(const OptionSpec& spec, const RunCase& c, const System& system) {
   if (spec.training_only && infers(c)) return "only training depends on it";
   if (spec.replicas_only && !may_have_replicas(c, system)) return "no stage has replicas";
+  if (spec.replicas_only && c.sharding != StageSharding::system) return "only with sharding=system";
   const Options options = resolve_options(system.options, c.options, "options");
   for (const OptionCondition& condition : spec.only_with)
     if (!options.holds(condition)) return "only with " + to_text(condition);
@@ -159,7 +160,7 @@ void check_costs(CaseReading& r) {
   }
   std::error_code ignored;
   if (!std::filesystem::exists(r.c.costs, ignored))
-    r.entry.fail("costs", "no such file '" + r.c.costs + "'",
+    r.entry.fail("costs", r.c.costs == "raw" ? "raw is for published profiles" : "no such file '" + r.c.costs + "'",
                  "give profile, analytic, calibrated or a file of sluice profile");
   try {
     check_cost_file(r.c.costs, *r.workload);
@@ -482,14 +483,16 @@ void check_interference_by(CaseReading& r) {
 }
 
 void check_slowdown(CaseReading& r) {
-  if (parse_slowdowns(r.c.slowdown, r.c.ranks, r.entry.where("slowdown")).empty()) return;
+  if (r.c.slowdown.empty() || r.c.slowdown == "none") return;
   if (!on_wall(r)) r.entry.fail("slowdown", "is of real ranks", "give a cluster whose devices differ in speed");
+  parse_slowdowns(r.c.slowdown, r.c.ranks, r.entry.where("slowdown"));
   if (r.c.device == DeviceKind::cuda) r.entry.fail("slowdown", "GPUs are not slowed on purpose", "use --device cpu");
 }
 
 void check_throttle(CaseReading& r) {
-  if (Throttle::parse(r.c.throttle, r.c.ranks, r.entry.where("throttle")).empty()) return;
+  if (r.c.throttle.empty() || r.c.throttle == "none") return;
   if (!on_wall(r)) r.entry.fail("throttle", "is of real links", "give a cluster with such links");
+  Throttle::parse(r.c.throttle, r.c.ranks, r.entry.where("throttle"));
   if (r.c.device == DeviceKind::cuda) r.entry.fail("throttle", "links of GPUs are not throttled", "use --device cpu");
 }
 
@@ -542,9 +545,9 @@ void check_clip_norm(CaseReading& r) {
 void check_purpose(CaseReading& r) {
   if (r.c.purpose != Purpose::boundary) return;
   if (infers(r.c)) r.entry.fail("purpose", "a divergence boundary is one of training");
-  if (r.c.steps == 0 || !r.c.train)
-    r.entry.fail("steps", "a divergence boundary needs the loss of every update of a real training",
-                 "give steps instead of epochs");
+  if (!r.c.train) r.entry.fail("train", "a divergence boundary needs a real training", "use a case that trains");
+  if (r.c.steps == 0)
+    r.entry.fail("steps", "a divergence boundary needs the loss of every update", "give steps instead of epochs");
   if (r.tuned)
     r.entry.fail("purpose", "a divergence boundary needs a grid of rates, not a tuned one",
                  R"(give "optimizer": {"learning_rate": [0.01, 0.03, 0.1]})");

@@ -96,9 +96,7 @@ std::vector<Setting> make_settings() {
              if (!s.offload || infers(c)) c.cluster = without_key(c.cluster, "host");
              if (!has_pairs(c, s)) c.cluster = without_key(c.cluster, "pair_share");
              if (!has_pairs(c, s) || c.tensor == 1) c.cluster = without_key(c.cluster, "pairs");
-           },
-       .when_unused = "host=... has an effect only where activations move to the hosts, pair_share=... only on an "
-                      "order with overlapped pairs, pairs=... only there with tensor-parallel groups"},
+           }},
       {.key = "costs",
        .of_plan = true,
        .group = HelpGroup::machine,
@@ -123,8 +121,8 @@ std::vector<Setting> make_settings() {
       {.key = "attention",
        .of_plan = true,
        .group = HelpGroup::experiment,
-       .help = "what its backward finds of the scores: none of them, the softmax's output, or that, a dropout mask "
-               "and the dropout's output",
+       .help = "what attention keeps of its scores for the backward. fused: none, they are recomputed; kept: the "
+               "softmax's output; kept_with_dropout: also the dropout's mask and output",
        .value = choice(&RunCase::attention),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.attention != AttentionScores::fused; },
@@ -166,7 +164,7 @@ std::vector<Setting> make_settings() {
       {.key = "layout",
        .of_plan = true,
        .group = HelpGroup::parallelism,
-       .help = "what lies on neighbouring devices",
+       .help = "which ranks are on neighbouring devices. groups: those of one stage; pipelines: those of one pipeline",
        .value = choice(&RunCase::layout),
        .in_digest = InDigest::unless_default,
        .in_record_options = if_replicated,
@@ -349,7 +347,9 @@ std::vector<Setting> make_settings() {
       {.key = "weight_gradient",
        .of_plan = true,
        .group = HelpGroup::training,
-       .help = "one product a layer and update, or by --costs what takes less (auto)",
+       .help =
+           "how weight gradients are computed. per_microbatch: one product per layer and micro-batch; batched: one per "
+           "layer for consecutive weight gradients; auto: the faster of the two by --costs that fits into memory",
        .value = choice(&RunCase::weight_gradient),
        .in_record_options = always,
        .unused = [](const RunCase& c, const System&) { return infers(c); },
@@ -357,7 +357,8 @@ std::vector<Setting> make_settings() {
       {.key = "step",
        .of_plan = true,
        .group = HelpGroup::training,
-       .help = "ranks wait for each other at the flush",
+       .help = "when a rank of a system with a flush begins the next update. free: once its own stages have stepped; "
+               "barrier: once all ranks have",
        .value = choice(&RunCase::step),
        .in_digest = InDigest::unless_default,
        .in_record_options = [](const RunCase& c) { return c.step != UpdateStart::free; },
@@ -390,7 +391,7 @@ std::vector<Setting> make_settings() {
        .when_unused = "there is no interference"},
       {.key = "slowdown",
        .group = HelpGroup::machine,
-       .help = "How many times as long real ranks take, one a rank: 1,2,1,4",
+       .help = "Slowdown factor of each real rank: 1,2,1,4; one number: of all ranks",
        .default_text = "none",
        .value = text(&RunCase::slowdown),
        .in_digest = InDigest::unless_default,
@@ -508,7 +509,8 @@ std::string place_of_flag(const std::string& pointer) {
   if (key == "options") return "--set";
   const auto setting = std::ranges::find(settings(), key, &Setting::key);
   if (setting == settings().end() || !setting->has_flag) return "'" + key + "', which only a sweep can give";
-  return flag_of(*setting);
+  const bool inner = setting->value.type == SettingValue::Type::object && key.size() + 1 < pointer.size();
+  return flag_of(*setting) + (inner ? " " + pointer.substr(key.size() + 2) : "");  // --optimizer momentum
 }
 
 std::string help_of(const Setting& setting) {

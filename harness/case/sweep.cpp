@@ -125,8 +125,14 @@ static Combinations combinations_of(const Entry& entry) {
       for (const auto& inner : item.second.items())
         combinations.multiply(item.first, inner.first, as_list(inner.second));
     } else {
-      const Json values = values_of(item.first, item.second);
-      combinations.multiply(item.first, {}, item.first == "system" ? named_systems(values, inference) : values);
+      Json values = values_of(item.first, item.second);
+      if (item.first == "system" && !values.empty()) {
+        values = named_systems(values, inference);
+        if (values.empty())
+          throw InputError(entry.place("/system"), "excludes every system that it names",
+                           R"(name those that remain, too: ["*", "!gpipe"])");
+      }
+      combinations.multiply(item.first, {}, std::move(values));
     }
   }
   return combinations;
@@ -201,6 +207,7 @@ Sweep load_sweep(const std::string& path) {
   std::set<std::string> seen;
   std::map<std::string, Idle> idle;
   for (auto& [combinations, place] : entries) add_cases(sweep, seen, idle, combinations, place);
+  sweep.experiments = sweep.cases.size();
   for (const auto& [at, setting] : idle) {
     std::size_t uses = 0;  // a default: the combinations of all entries that do not replace it
     for (const auto& [combinations, place] : entries)

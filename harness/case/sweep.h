@@ -20,6 +20,7 @@ struct Sweep {
   std::string name, title;
   std::vector<RunCase> cases;
   std::size_t combinations = 1;  // before equal ones were removed
+  std::size_t experiments = 1;   // after that, also those of which the cases are a part (--shard)
   // Values of an entry that have no effect in any of its combinations: "s.json: /grid/0/queue: only inference ...".
   std::vector<std::string> without_effect = {};
 };

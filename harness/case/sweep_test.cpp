@@ -255,6 +255,22 @@ const BadInput kBad[] = {
      "s.json: /grid/0/optimizer/momentun: unknown key 'momentun'; did you mean 'momentum'?"},
     {"optimizer_rate", tiny({{"optimizer", {{"learning_rate", -0.1}}}}),
      "s.json: /grid/0/optimizer/learning_rate: must not be negative"},
+    {"optimizer_momentum", tiny({{"optimizer", {{"kind", "adam"}, {"momentum", 0.9}}}}),
+     "s.json: /grid/0/optimizer/momentum: belongs to sgd, not to adam; leave it out"},
+    {"optimizer_nesterov", tiny({{"optimizer", {{"kind", "sgd"}, {"momentum", 0}, {"nesterov", true}}}}),
+     "s.json: /grid/0/optimizer/nesterov: has no effect without momentum; give a momentum above 0, or leave it out"},
+    {"boundary_of_no_training",
+     tiny({{"clock", "virtual"}, {"cluster", "flat:2"}, {"train", false}, {"steps", 3}, {"purpose", "boundary"}}),
+     "s.json: /grid/0/train: a divergence boundary needs a real training; use a case that trains"},
+    {"boundary_of_epochs", tiny({{"workload", "fmnist_mlp"}, {"epochs", 1}, {"purpose", "boundary"}}),
+     "s.json: /grid/0/steps: a divergence boundary needs the loss of every update; give steps instead of epochs"},
+    {"slowdown", tiny({{"clock", "virtual"}, {"cluster", "flat:4"}, {"slowdown", "1,2"}}),
+     "s.json: /grid/0/slowdown: is of real ranks; give a cluster whose devices differ in speed"},
+    {"throttle", tiny({{"clock", "virtual"}, {"cluster", "flat:4"}, {"throttle", "0-7:rate=1GB/s"}}),
+     "s.json: /grid/0/throttle: is of real links; give a cluster with such links"},
+    {"excluded", tiny({{"system", "!gpipe"}}),
+     "s.json: /grid/0/system: excludes every system that it names; name those that remain, too: [\"*\", \"!gpipe\"]"},
+    {"raw_costs", tiny({{"costs", "raw"}}), "s.json: /grid/0/costs: raw is for published profiles..."},
     {"failure_killed_thread", tiny({{"inject_failure", {{"rank", 1}, {"move", 0}, {"killed", true}}}}),
      "s.json: /grid/0/inject_failure/killed: ends a rank's process, and ranks are threads here; "
      "give \"transport\": \"mpi\""},
@@ -322,6 +338,8 @@ TEST_F(SweepFile, OneDeviceIsTheSameExperimentUnderEveryRankCount) {
   const Sweep sweep = load(R"({"grid": [{"system": ["single_device", "gpipe"], "workload": "tiny",
                                          "ranks": [2, 3, 4]}]})");
   EXPECT_EQ(sweep.cases.size(), 4u);
+  EXPECT_EQ(sweep.combinations, 6u);
+  EXPECT_EQ(sweep.experiments, 4u);
   EXPECT_EQ(std::ranges::count(sweep.cases, "single_device", &RunCase::system), 1);
 }
 

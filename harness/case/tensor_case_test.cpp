@@ -52,6 +52,10 @@ TEST(TensorCase, IsRejectedWhereSomethingElseDividesOrNothingWaits) {
     EXPECT_EQ(error_of([&] { program_of_updates(p); }),
               "tensor: sharding divides weights among replicas by itself; leave tensor or sharding out");
   }
+  for (const char* whole : {"zeropp", "breadth_first"}) {  // no stage has replicas
+    const Prepared p = prepare(shared({{"system", whole}, {"ranks", 4}}), test_profiles());
+    EXPECT_EQ(program_of_updates(p).tensor, 2) << whole;
+  }
   rejected({{"task", "inference"}}, "tensor: inference runs with whole layers");
   rejected({{"optimizer", {{"kind", "muon"}}}}, "tensor: muon needs whole matrices");
 }

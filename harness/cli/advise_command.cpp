@@ -10,6 +10,7 @@
 #include "harness/base/numbers.h"
 #include "harness/base/output_file.h"
 #include "harness/base/visible_text.h"
+#include "harness/case/setting_rules.h"
 #include "harness/cli/advise.h"
 #include "harness/cli/advise_costs.h"
 #include "harness/cli/assumptions.h"
@@ -153,9 +154,27 @@ void print_notes(const Advice& advice, const std::vector<AdviceRow>& rows, doubl
   fmt::print("{}", out_of_time(advice, seconds));
 }
 
+// The table of one of a plan's pipelines, whose replicas are PyTorch's data parallelism: of the best row that has one.
+std::string table_of_best(const std::vector<AdviceRow>& rows, ProfileStore& profiles) {
+  std::string reason;
+  for (const AdviceRow& row : rows) {
+    const Entry& entry = row.best->entry;
+    try {
+      const EvaluatedPlan whole = evaluate_plan(resolve(entry), profiles);
+      std::string table = plan_table(evaluate_plan(resolve(one_pipeline(entry, whole)), profiles));
+      if (!reason.empty()) fmt::print(stderr, "note: {}; the table is that of {}\n", reason, name_of(*row.best));
+      return table;
+    } catch (const InputError& error) {
+      if (reason.empty()) reason = error.what();
+    }
+  }
+  throw InputError("--csv", reason, "leave --csv out");
+}
+
 }  // namespace
 
 int advise_command(const AdviseArguments& a) {
+  reject_same_output({a.trace, a.html, a.csv, a.torchtitan});
   std::optional<OutputFile> trace, page;
   if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
   if (!a.html.empty()) page = timeline_page_file(a.html);
@@ -170,14 +189,16 @@ int advise_command(const AdviseArguments& a) {
                         a.same_plan,
                         a.seconds};
   const auto infers = std::ranges::find_if(request.systems, &System::inference_only);
-  if (infers != request.systems.end() && !a.system.starts_with('*'))
+  if (infers != request.systems.end())
     throw InputError("--system", "'" + (*infers)->name + "' only infers, and advice is for training",
                      "sluice plan shows its pipeline");
   if (!(a.seconds > 0)) throw InputError("--seconds", "must be greater than 0");
   if (!a.memory.empty()) {
-    parse_bytes(a.memory, "--memory");
+    if (parse_bytes(a.memory, "--memory").value <= 0)
+      throw InputError("--memory", "must be greater than 0, is '" + a.memory + "'", "write 80GiB");
     Json& values = request.entry.values;
-    values["cluster"] = values.value("cluster", RunCase{}.cluster) + ",memory=" + a.memory;
+    values["cluster"] =
+        setting::without_key(values.value("cluster", RunCase{}.cluster), "memory") + ",memory=" + a.memory;
   }
   const AdviceCosts costs = with_default_costs(request.entry);
   request.entry = costs.entry;
@@ -193,6 +214,8 @@ int advise_command(const AdviseArguments& a) {
     if (advice.candidates.empty()) throw InputError("--seconds", "nothing was searched in that time", "give more");
     print_rejected(advice);
     fmt::print("{}", out_of_time(advice, a.seconds));
+    if (std::ranges::none_of(advice.candidates, [](const Candidate& c) { return c.needed > c.available; }))
+      throw InputError("advise", "no system has a plan", "the lines above say why");
     throw InputError("advise", "no system has a plan that fits", "give more memory, ranks or micro-batches");
   }
   std::vector<AdviceRow> rows;
@@ -204,8 +227,7 @@ int advise_command(const AdviseArguments& a) {
   std::vector<Assumption> assumptions = shown ? all_assumptions(rows, *shown) : std::vector<Assumption>();
   if (!advice.plan.empty()) assumptions.insert(assumptions.begin(), {"plan", advice.plan});
   const auto write_files = [&] {
-    // Of one of the winner's pipelines: replicas of it are PyTorch's data parallelism.
-    if (csv) csv->write(plan_table(evaluate_plan(resolve(one_pipeline(winner->entry, *shown)), profiles)));
+    if (csv) csv->write(table_of_best(first, profiles));
     if (torchtitan) torchtitan->write(winner->entry, *shown, profiles);
   };
   if (a.json) {

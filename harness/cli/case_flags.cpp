@@ -58,6 +58,8 @@ Json object_of(const Setting& setting, const std::string& text) {
     if (key.empty() || item.empty() || (equals == std::string::npos && !is_kind) || object.contains(key))
       throw InputError(flag_of(setting), "'" + text + "' is not KIND[,KEY=VALUE...] with each key once",
                        "write adamw,learning_rate=1e-4");
+    if (key == "schedule")
+      throw InputError(flag_of(setting) + " schedule", "only a sweep can give it", "write a sweep, or leave it out");
     const std::string value = is_kind ? item : item.substr(equals + 1);
     const Json parsed = Json::parse_if_json(value).value_or(Json());
     object[key] = parsed.is_number() || parsed.is_boolean() ? parsed : Json(value);
@@ -70,6 +72,7 @@ Json value_of(const Setting& setting, const std::string& text) {
   if (setting.value.type == Type::object) return object_of(setting, text);
   if (setting.value.type == Type::list) return counts_in(text, flag_of(setting));
   if (setting.value.type != Type::number) return text;
+  if (const auto whole = whole_number_in(text)) return *whole;  // JSON has no leading zeros
   const Json number = Json::parse_if_json(text).value_or(Json());
   if (!number.is_number())
     throw InputError(flag_of(setting), "'" + text + "' is not a number", "write " + flag_of(setting) + " 4");
@@ -132,7 +135,8 @@ Entry entry_of(const CaseFlags& flags, const Json& defaults) {
 std::vector<Entry> entries_of(const CaseFlags& flags, const Json& defaults) {
   const std::map<std::string, std::string> given = given_options(flags.set);
   Entry entry = entry_of(flags, defaults);
-  const std::vector<std::string> names = names_of_systems(flags.values.at("system"));
+  const std::vector<std::string> names =
+      names_of_systems(flags.values.at("system"), entry.values.value("task", "") == choice_name(Task::inference));
   std::vector<const System*> systems;
   for (const std::string& name : names) systems.push_back(&find_system(name, "--system"));
   if (systems.size() > 1) reject_undeclared(systems, given);
@@ -163,9 +167,9 @@ std::vector<RunCase> cases_of(const std::vector<Entry>& entries) {
   for (const auto& [pointer, whys] : reasons) {
     const std::size_t takers = std::ranges::count_if(entries, [&](const Entry& e) { return gives(e.values, pointer); });
     if (whys.size() < takers || launch_from_environment().rank > 0) continue;
-    const std::size_t inner = pointer.find('/', 1);
-    fmt::print(stderr, "note: {}{} has no effect on {}{}\n", place_of_flag(pointer),
-               inner == std::string::npos ? "" : " " + pointer.substr(inner + 1),
+    const std::size_t inner = std::min(pointer.find('/', 1), pointer.size());
+    const std::string flag = place_of_flag(pointer.substr(0, inner)), key = pointer.substr(inner);
+    fmt::print(stderr, "note: {}{} has no effect on {}{}\n", flag, key.empty() ? "" : " " + key.substr(1),
                entries.size() == 1 ? cases.front().system : "any of the systems",
                whys.front().empty() ? "" : ": " + whys.front());
   }

@@ -149,7 +149,7 @@ CheckOutcome check_system(const System& system, double seconds) {
 int check_command(const CheckArguments& a) {
   if (!(a.seconds > 0) || a.seconds > 1e6) throw InputError("--seconds", "must be greater than 0");
   bool all = true;
-  for (const System* system : systems_named(a.systems)) {
+  for (const System* system : systems_named(a.systems, /*inference=*/true, "check")) {
     const CheckOutcome outcome = check_system(*system, a.seconds);
     fmt::print("{}", outcome.text);
     all = all && outcome.holds;

@@ -110,8 +110,9 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   c->add_flag(
       "--same-plan", a->same_plan,
       "Compare all systems on the same stages: of the pipelines that are found, those on which 1F1B is fastest");
-  add_defaulted(c, "--seconds", a->seconds, "X",
-                "Time of the search: candidates that are not begun by then are left out, and named");
+  add_defaulted(
+      c, "--seconds", a->seconds, "X",
+      "Time limit of the search, after which no candidate begins; systems that were not fully searched are named");
   add_value(c, "--csv", a->csv, "FILE", "Write PyTorch's table of the winner's pipeline to this file");
   add_torchtitan(c, a->torchtitan, "the winner");
   add_trace(c, a->trace, "what the winner's ranks do in an update");
@@ -120,7 +121,7 @@ void add_advise(CLI::App& app, Chosen& chosen) {
   add_examples(c,
                "  sluice advise --workload vgg16 --cluster flat:8 --memory 32GiB\n"
                "  sluice advise -w gpt_14.6b -c dgx_h100 --precision mixed --costs analytic\n"
-               "  sluice advise -w gpt_6.2b -c dgx1_v100 -b 256 -m 16,32 --csv winner.csv");
+               "  sluice advise -w gpt_1.3b -c dgx1_v100 -b 256 -m 16,32 --csv winner.csv");
 }
 
 void add_schedule(CLI::App& app, Chosen& chosen) {
@@ -142,7 +143,7 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
   add_defaulted(c, "-n,--ranks", a->ranks, "N", "Pipeline ranks");
   add_defaulted(c, "-m,--microbatches", a->microbatches, "N",
                 "Micro-batches of one update, of each replica of the whole model (asynchronous systems: mini-batches "
-                "of one run); of several systems: of each of them in all");
+                "of one run); with several systems: in total per system, over all its replicas");
   add_value(c, "--microbatch-sizes", a->microbatch_sizes, "LIST",
             "Samples of each micro-batch, in order, as in 3,1,3,1, of all replicas together, or drawn from a "
             "distribution, uniform:N,shortest=A,longest=B or lognormal:N,median=M,sigma=S[,longest=B], and with "
@@ -161,14 +162,14 @@ void add_schedule(CLI::App& app, Chosen& chosen) {
                 "With --sample-lengths: units of length that are added to each micro-batch, whatever it holds")
       ->needs(c->get_option("--sample-lengths"));
   add_defaulted(c, "--group-limit", a->group_limit, "N",
-                "With --sample-lengths: the most that the samples of a micro-batch times the longest may be; 0: any")
+                "With --sample-lengths: max padded size of a micro-batch, samples x longest sample; 0: no limit")
       ->needs(c->get_option("--sample-lengths"));
   add_value(c, "--chunks", a->chunks, "N",
             "Stages per rank, for systems that place several (default: the system's own)");
   add_defaulted(c, "--costs", a->costs, "F/I/W[/PAIR][+LATENCY]",
                 "Seconds of F, I and W, and of a message, e.g. 1/1/1 or 10/12/8+1; of every stage its own: "
                 "10/12/8,5/6/4+1. 10/12/8/27: with those of F and B of two micro-batches as an overlapped pair "
-                "(default: their sum); any op in a pair takes the same part of its own seconds. Or a file of costs "
+                "(default: their sum); pairs of other ops are scaled by the same ratio. Or a file of costs "
                 "with a layer for each stage: costs.json, costs.json+1");
   add_defaulted(c, "--host-copy", a->host_copy, "SECONDS",
                 "Seconds of one way to the host's memory, of what a micro-batch keeps in a stage, for systems that "
@@ -253,7 +254,7 @@ void add_validate(CLI::App& app, Chosen& chosen) {
   c->add_flag("--quick", a->quick, "A case of each kind, in two short rounds");
   c->add_flag("--list", a->list, "Print the cases' labels; run nothing");
   add_defaulted(c, "--rounds", a->rounds, "N", "How often profiles are measured and each case is run on both clocks");
-  add_defaulted(c, "--seconds", a->seconds, "S", "Of a case in a round, about");
+  add_defaulted(c, "--seconds", a->seconds, "S", "Approximate seconds per case and round");
   add_defaulted(c, "--device", a->device, "NAME",
                 "cpu or cuda: what ranks compute on; ranks that share a GPU compute in turn");
   add_value(c, "-n,--ranks", a->ranks, "N", "Ranks of every case (default: the cores or the GPUs, 2 to 8)");
@@ -277,13 +278,21 @@ void add_run(CLI::App& app, Chosen& chosen) {
   const std::string heading = "Running, of a sweep or a case";
   add_value(c, "-o,--out", a->out, "FILE", "Records (default: results/runs/NAME.jsonl)")->group(heading);
   CLI::Option* resume =
-      c->add_flag("--resume", a->resume, "Skip what has a result there already, or would come to the same again")
+      c->add_flag("--resume", a->resume,
+                  "Skip finished cases and failures that would repeat (on the virtual clock: out of memory, "
+                  "unsupported); retry failed and timed-out ones")
           ->group(heading);
-  c->add_flag("--again", a->again, "Run also what has a result there: without --resume or this, that is an error")
+  c->add_flag(
+       "--again", a->again,
+       "Run finished cases again; the last result counts. Without --resume or --again, finished cases are an error")
       ->excludes(resume)
       ->group(heading);
-  add_value(c, "--jobs", a->jobs, "N", "How many cases of the virtual clock run at the same time (default: one a core)")
-      ->check(CLI::PositiveNumber)
+  add_value(c, "--jobs", a->jobs, "N",
+            "How many cases of the virtual clock run at the same time (default: one per core)")
+      ->check([](const std::string& jobs) {
+        if (whole_number_in(jobs).value_or(0) < 1) throw InputError("--jobs", "is " + jobs, "give 1 or more");
+        return std::string();
+      })
       ->group(heading);
   add_trace(c, a->trace, "what the ranks of a single case do, as measured or simulated,");
   add_html(c, a->html);
@@ -303,7 +312,9 @@ void add_run(CLI::App& app, Chosen& chosen) {
             "That rank fails in that update, to see what happens")
       ->group(heading);
   add_progress(c, a->progress)->group(heading);
-  c->add_flag("-j,--json", a->json, "Print the comparison as one JSON document")->group(heading);
+  c->add_flag("-j,--json", a->json,
+              "Print the comparison as one JSON document; with --dry-run: the cases, as a list for \"grid\" of a sweep")
+      ->group(heading);
   c->set_help_flag("-h,--help", "Print this help message and exit")->group(heading);
   add_examples(c,
                "  sluice run quick                                                    a sweep of harness/sweeps\n"
@@ -316,7 +327,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
                "does not make the exit code 1.\n"
                "A checkpoint is kept after each evaluation of a drained pipeline.\n"
                "Over MPI one process shows the progress and writes the records. Every case of a sweep runs on the\n"
-               "first processes, one a rank; a process that dies ends the job with a record of it, and\n"
+               "first processes, one per rank; a process that dies ends the job with a record of it, and\n"
                "--resume goes on.");
 }
 
@@ -332,7 +343,7 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   add_value(c, "--columns", a->columns, "LIST", "Columns of the table: " + list_of(compare_column_names()))
       ->delimiter(',');
   add_value(c, "--sort", a->sort, "NAME", "Column that sorts the rows, smallest first; -NAME: largest first");
-  add_defaulted(c, "--format", a->format, "NAME", "text, markdown, latex, csv (all figures, a line a row) or json");
+  add_defaulted(c, "--format", a->format, "NAME", "text, markdown, latex, csv (all figures, one line per row) or json");
   add_value(c, "--pivot", a->pivot, "ROWS,COLUMNS",
             "One table of the metric: a row for each value of the first setting, a column for each of the second: "
             "two of system, workload, cluster, ranks, batch, microbatches, or options of systems")
@@ -342,7 +353,7 @@ void add_compare(CLI::App& app, Chosen& chosen) {
   add_value(c, "--label", a->label, "NAME", "With --pivot and latex: its label, as in tab:throughput");
   add_value(c, "--against", a->against, "FILE",
             "Stored records: show what changed since; exit code 1 where a run is worse or missing");
-  add_defaulted(c, "--tolerance", a->tolerance, "SHARE", "With --against: changes up to this are none");
+  add_defaulted(c, "--tolerance", a->tolerance, "SHARE", "With --against: ignore changes up to this share");
   add_json(c, a->json);
   add_examples(c,
                "  sluice compare results/runs/quick.jsonl --metric memory\n"
@@ -384,7 +395,7 @@ void add_leaderboard(CLI::App& app, Chosen& chosen) {
       ->needs(add);
   add_value(c, "-o,--out", a->out, "FILE", "With --add: records (default: results/runs/leaderboard-SYSTEM.jsonl)")
       ->needs(add);
-  c->add_flag("--resume", a->resume, "With --add: skip what has a result there already")->needs(add);
+  c->add_flag("--resume", a->resume, "With --add: skip finished cases")->needs(add);
   add_value(c, "--html", a->html, "FILE", "Write the leaderboard as one offline page");
   add_value(c, "--board", a->board, "FILE", "Columns and texts (default: results/leaderboard.json)");
   c->add_flag("--write", a->write,
@@ -401,9 +412,9 @@ void add_figure(CLI::App& app, Chosen& chosen) {
   add_value(c, "kind", a->kind, "", "What it shows: " + list_of(kFigureKinds))->required();
   add_value(c, "files", a->files, "", "JSONL files")->required();
   add_filter(c, a->filter);
-  add_defaulted(c, "--width", a->width, "LENGTH", "Of the whole figure, in in, cm, mm or pt; 7in: both columns");
-  add_value(c, "--height", a->height, "LENGTH", "Of the whole figure (default: as the kind needs)");
-  add_defaulted(c, "--font-size", a->font_size, "POINTS", "Of all text, in points");
+  add_defaulted(c, "--width", a->width, "LENGTH", "Width of the whole figure, in in, cm, mm or pt; 7in: both columns");
+  add_value(c, "--height", a->height, "LENGTH", "Height of the whole figure (default: as the kind needs)");
+  add_defaulted(c, "--font-size", a->font_size, "POINTS", "Size of all text, in points");
   add_defaulted(c, "--title", a->title, "TEXT", "Title inside the figure; none: no title");
   add_value(c, "--systems", a->systems, "LIST", "Systems to show: a,b,c (default: all)")->delimiter(',');
   add_defaulted(c, "--order", a->order, "NAME", "name: by title; value: best first; given: as in --systems");
@@ -445,10 +456,10 @@ void add_export(CLI::App& app, Chosen& chosen) {
                   export_command);
   add_value(c, "files", a->files, "", "JSONL files");
   add_defaulted(c, "--format", a->format, "NAME",
-                "csv, jsonl (a JSON object a line), or chakra: the ops and messages of a plan as MLCommons Chakra "
+                "csv, jsonl (one JSON object per line), or chakra: the ops and messages of a plan as MLCommons Chakra "
                 "execution traces, which ASTRA-sim replays");
-  c->add_flag("--curves", a->curves, "The learning curves instead of one line a record");
-  c->add_flag("--per-rank", a->ranks, "One line a rank of a record: its memory by kind and what it sends");
+  c->add_flag("--curves", a->curves, "The learning curves instead of one line per record");
+  c->add_flag("--per-rank", a->ranks, "One line per rank of each record: its memory by kind and what it sends");
   add_filter(c, a->filter);
   add_value(c, "-o,--out", a->out, "PREFIX",
             "Of chakra: PREFIX.0.et, PREFIX.1.et, ...; groups of ranks: PREFIX.groups.json");

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <optional>
 
 #include "harness/base/error.h"
+#include "harness/base/split.h"
 #include "harness/cli/command_flags.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/completion.h"
@@ -49,6 +51,23 @@ std::string help_advice(const CLI::App* command) {
   return "see sluice " + (command ? command->get_name() + " " : "") + "--help";
 }
 
+// What CLI11 says of flags that are given twice, have no value, or do not go together, in our form; none: of others.
+std::optional<InputError> error_of_flags(const std::string& command, const CLI::ParseError& error) {
+  const auto parts = [&](const std::string& kind, const std::string& words) {
+    std::vector<std::string> flags = split(error.what(), words);
+    return error.get_name() == kind && flags.size() == 2 ? flags : std::vector<std::string>{};
+  };
+  if (const auto flag = parts("ArgumentMismatch", ": At Most 1 required"); !flag.empty())
+    return InputError(command, flag[0] + " is given more than once", "give it once");
+  if (const auto flag = parts("ArgumentMismatch", ": 1 required "); !flag.empty())
+    return InputError(command, flag[0] + " has no value", "write the value after it, or leave it out");
+  if (const auto flags = parts("ExcludesError", " excludes "); !flags.empty())
+    return InputError(command, flags[0] + " and " + flags[1] + " do not go together", "leave one of them out");
+  if (const auto flags = parts("RequiresError", " requires "); !flags.empty())
+    return InputError(command, flags[0] + " needs " + flags[1], "give both, or leave " + flags[0] + " out");
+  return std::nullopt;
+}
+
 // What the parser objects to, in our form: "schedule: unknown flag '--rank'; did you mean '--ranks'?"
 InputError usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   std::vector<std::string> commands;
@@ -84,6 +103,7 @@ InputError usage_error(const CLI::App& app, const CLI::ParseError& error, const 
         return {command->get_name(), "unknown flag '" + name + "'", help_advice(command)};
     }
   }
+  if (const auto of_flags = error_of_flags(command->get_name(), error)) return *of_flags;
   std::string what = error.what();
   while (what.ends_with('\n') || what.ends_with('.')) what.pop_back();
   return {command->get_name(), what, help_advice(command)};

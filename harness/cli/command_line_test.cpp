@@ -81,6 +81,35 @@ TEST(CommandLine, AnEmptyValueIsRejectedAndNotTakenForAFlagThatIsLeftOut) {
   EXPECT_EQ(error({"list", ""}), "what: its value is empty; give one, or leave it out");
 }
 
+TEST(CommandLine, ANumberThatCannotBeReadIsRejectedWithWhatIsExpected) {
+  const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
+  for (const char* wrong : {"4.5", "0x10", "four", "4 "})
+    EXPECT_EQ(error({"schedule", "-s", "gpipe", "-n", wrong}),
+              std::string("--ranks: '") + wrong + "' is not a whole number; write --ranks 4");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "-n", "99999999999"}),
+            "--ranks: 99999999999 is too large; give at most 2147483647");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "--chunks", "x"}),
+            "--chunks: 'x' is not a whole number; write --chunks 4");
+  for (const char* wrong : {"soon", "inf", "1s"})
+    EXPECT_EQ(error({"advise", "-w", "tiny", "--seconds", wrong}),
+              std::string("--seconds: '") + wrong + "' is not a number; write --seconds 0.5");
+  EXPECT_EQ(error({"run", "quick", "--jobs", "0"}), "--jobs: is 0; give 1 or more");
+  EXPECT_EQ(error({"run", "quick", "--jobs", "-1"}), "--jobs: is -1; give 1 or more");
+  EXPECT_EQ(error({"run", "quick", "--jobs", "all"}), "--jobs: 'all' is not a whole number; write --jobs 4");
+}
+
+TEST(CommandLine, FlagsThatAreGivenTwiceOrDoNotGoTogetherAreRejectedWithWhatToDo) {
+  const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "-n", "4", "-n", "5"}),
+            "schedule: --ranks is given more than once; give it once");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "-n"}),
+            "schedule: --ranks has no value; write the value after it, or leave it out");
+  EXPECT_EQ(error({"schedule", "--from", "t.csv", "-m", "8"}),
+            "schedule: --from and --microbatches do not go together; leave one of them out");
+  EXPECT_EQ(error({"schedule", "-s", "gpipe", "--group-limit", "3"}),
+            "schedule: --group-limit needs --sample-lengths; give both, or leave --group-limit out");
+}
+
 TEST(CommandLine, OldNamesOfFlagsAreRejectedWithTheNewOnes) {
   const auto error = [](const std::vector<std::string>& arguments) { return error_of([&] { parse(arguments); }); };
   EXPECT_EQ(error({"plan", "-s", "gpipe", "-w", "tiny", "--devices", "2"}),

@@ -80,7 +80,8 @@ int profile_command(const ProfileArguments& a);
 struct ValidateArguments {
   std::vector<std::string> records;  // given: compares these and runs nothing
   std::string out, filter, chart, device = "cpu", progress = "auto";
-  int rounds = 4, ranks = 0;  // ranks 0: the number of cores or GPUs
+  int rounds = 4;
+  std::optional<int> ranks;  // none: the number of cores or GPUs
   double seconds = 0.25;
   bool quick = false, threads_only = false, list = false, json = false, check = false;
 };

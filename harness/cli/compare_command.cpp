@@ -42,9 +42,13 @@ std::string text_of(const TextTable& table, Form form) {
 double tolerance_of(const std::string& text) {
   std::string_view unit = text;
   const std::optional<double> value = take_number(unit);
-  if (!value || *value < 0 || *value > 1e6 || (unit != "%" && !unit.empty()))
+  const bool percent = unit == "%";
+  if (!value || *value < 0 || (!percent && !unit.empty()))
     throw InputError("--tolerance", "'" + text + "' is no share", "write 2% or 0.02");
-  return unit == "%" ? *value / 100 : *value;
+  const double share = percent ? *value / 100 : *value;
+  if (share >= 1)
+    throw InputError("--tolerance", fmt::format("'{}' would pass a run of twice the time", text), "write 2% or 0.02");
+  return share;
 }
 
 // Exit code 1 where a run of the stored records is missing or has become worse.

@@ -64,7 +64,7 @@ std::vector<const System*> systems_in(const Names& words) {
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     if (words[i] != "--system" && words[i] != "-s") continue;
     try {
-      return systems_named(words[i + 1]);
+      return systems_named(words[i + 1], /*inference=*/true);
     } catch (const InputError&) {
       break;
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/quantities.h"
@@ -14,6 +15,7 @@
 #include "harness/case/predict_update.h"
 #include "harness/case/prepare.h"
 #include "harness/case/profile_workload.h"
+#include "harness/case/settings.h"
 #include "harness/cli/chrome_trace.h"
 #include "harness/cli/timeline_page.h"
 #include "harness/model/pipeline_layout.h"
@@ -33,8 +35,23 @@ EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles) {
   return e;
 }
 
+// "--stages: ..." for "stages: ...".
+static InputError named_by_flag(const InputError& error) {
+  const std::string text = error.what(), key = text.substr(0, text.find(": "));
+  const auto setting = std::ranges::find(settings(), key, &Setting::key);
+  if (key.size() == text.size() || setting == settings().end() || !setting->has_flag || system_called(key))
+    return error;
+  return {flag_of(*setting), text.substr(key.size() + 2)};
+}
+
 EvaluatedPlan fitting_plan(const RunCase& c, ProfileStore& profiles) {
-  EvaluatedPlan e = evaluate_plan(c, profiles);
+  EvaluatedPlan e = [&] {
+    try {
+      return evaluate_plan(c, profiles);
+    } catch (const InputError& error) {
+      throw named_by_flag(error);
+    }
+  }();
   if (!e.over.empty())
     throw InputError("plan", e.over, "use more devices, smaller micro-batches or a cluster with more memory");
   return e;
@@ -182,10 +199,12 @@ static void print_stages(const Prepared& p, const Plan& plan, const std::vector<
     const PlanStage& stage = plan.stages[s];
     const StageCost& cost = costs[s * members];
     const RankMemory& held = memory[p.ranks.placement.stages[s * members].front().index()];
-    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}\n", s, devices[s], device_width,
+    fmt::print("{:>5}  {:>{}}  {:<{}}  {:>7} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9}{}{}\n", s, devices[s], device_width,
                layers[s], layer_width, stage.microbatches_per_op * p.micro_batch, to_text(cost.forward),
                to_text(cost.input_gradient), to_text(cost.weight_gradient), to_text(cost.parameters + cost.frozen),
-               held.peak_in_flight, to_text(held.peak.total()), stage.recompute ? "  recomputes" : "");
+               held.peak_in_flight, to_text(held.peak.total()),
+               stage.tensor > 1 ? fmt::format("  groups of {}", stage.tensor) : "",
+               stage.recompute ? "  recomputes" : "");
   }
 }
 
@@ -201,13 +220,19 @@ std::string layout_of(const EvaluatedPlan& e) {
   return first.empty() || is_profile_workload(*e.p.workload) ? "" : layout_of_stages(first, e.p.workload->model);
 }
 
+std::size_t devices_of(const Plan& plan) {
+  std::set<DeviceId> devices;
+  for (const PlanStage& stage : plan.stages) devices.insert(stage.devices.begin(), stage.devices.end());
+  return devices.size();
+}
+
 void print_plan(const EvaluatedPlan& e) {
   const Prepared& p = e.p;
   const Plan plan = shared_plan(p.plan, group_size(p));
   const StageGraph graph = p.tensor ? stage_graph(plan, p.member_costs) : p.graph;
-  fmt::print("{} on {}: {} stages, {} deep, on {} of {} devices{}, {} samples per update, costs: {}{}\n",
-             p.system->title, visible(p.cluster.name), plan.stages.size(), depth(graph), p.ranks.devices.size(),
-             p.cluster.devices.size(),
+  fmt::print("{} on {}: {} stage{}, {} deep, on {} of {} devices{}, {} samples per update, costs: {}{}\n",
+             p.system->title, visible(p.cluster.name), plan.stages.size(), plan.stages.size() == 1 ? "" : "s",
+             depth(graph), devices_of(p.plan), p.cluster.devices.size(),
              p.tensor ? fmt::format(" in tensor-parallel groups of {}", p.tensor->degree) : "", microbatches_text(p),
              visible(p.costs.source), counted_in(e.c));
   print_stages(p, plan, e.memory);

@@ -29,7 +29,7 @@ struct EvaluatedPlan {
 };
 // Throws the system's InputErrors; a plan that does not fit is told by `over`.
 EvaluatedPlan evaluate_plan(const RunCase& c, ProfileStore& profiles);
-// Throws InputError also where the plan does not fit.
+// For a case that flags made: errors name settings by their flags. Throws InputError also where the plan does not fit.
 EvaluatedPlan fitting_plan(const RunCase& c, ProfileStore& profiles);
 
 // On stderr: what a published profile, where it is the workload, leaves out.
@@ -37,6 +37,8 @@ void print_warnings_of_profile(const RunCase& c);
 
 // Its stages, what they take and hold, and what its update takes.
 void print_plan(const EvaluatedPlan& plan);
+// Devices on which a stage is, each once: of a tensor-parallel group all.
+std::size_t devices_of(const Plan& plan);
 
 // Its stages as Megatron-LM's layout (harness/model/pipeline_layout.h), "" where they are none.
 std::string layout_of(const EvaluatedPlan& plan);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"
@@ -31,6 +33,25 @@ static OutputFile groups_file(const std::string& name) {
   return {name, "groups of sluice export", is_groups};
 }
 
+static std::string trace_name(const std::string& prefix, std::size_t rank) {
+  return prefix + "." + std::to_string(rank) + ".et";
+}
+
+// Files of an earlier export of a plan with more ranks, or with groups, which would be read as parts of this one.
+static std::vector<std::string> left_by_larger(const std::string& prefix, std::size_t ranks, bool has_groups) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (std::size_t r = ranks; std::filesystem::exists(trace_name(prefix, r), none); ++r) {
+    trace_file(trace_name(prefix, r));
+    names.push_back(trace_name(prefix, r));
+  }
+  if (const std::string groups = prefix + ".groups.json"; !has_groups && std::filesystem::exists(groups, none)) {
+    groups_file(groups);
+    names.push_back(groups);
+  }
+  return names;
+}
+
 // The order of a plan's ops with its costs: a file a rank, and the groups that meet in collectives.
 static int export_chakra(const ExportArguments& a) {
   if (!a.files.empty())
@@ -50,15 +71,17 @@ static int export_chakra(const ExportArguments& a) {
   if (entries.size() > 1) throw InputError("--system", "--format chakra is of one plan", "give one system");
   const RunCase planned = cases_of(entries).front();
   print_warnings_of_profile(planned);
-  trace_file(a.out + ".0.et");  // before a long search
+  trace_file(trace_name(a.out, 0));  // before a long search
   ProfileStore profiles(default_profile_folder());
   const EvaluatedPlan e = fitting_plan(planned, profiles);
   const auto ranks = chakra_nodes(e.program, costs_of(e.p));
   const std::string groups = chakra_groups(e.program);
   std::vector<OutputFile> files;  // all are checked before the first is written
-  for (std::size_t r = 0; r < ranks.size(); ++r) files.push_back(trace_file(a.out + "." + std::to_string(r) + ".et"));
+  for (std::size_t r = 0; r < ranks.size(); ++r) files.push_back(trace_file(trace_name(a.out, r)));
+  const std::vector<std::string> stale = left_by_larger(a.out, ranks.size(), !groups.empty());
   if (!groups.empty()) groups_file(a.out + ".groups.json").write(groups);
   for (std::size_t r = 0; r < ranks.size(); ++r) files[r].write(chakra_file(ranks[r]));
+  for (const std::string& name : stale) std::filesystem::remove(name);
   const std::string out = visible(a.out);
   fmt::print("{}.0.et{}{}\n", out, ranks.size() > 1 ? fmt::format(" to {}.{}.et", out, ranks.size() - 1) : "",
              groups.empty() ? "" : fmt::format(", and {}.groups.json", out));

@@ -94,6 +94,9 @@ int leaderboard_command(const LeaderboardArguments& a) {
   const bool compared = !added.empty() && !a.write;  // in the columns that were run for it
   const Leaderboard board =
       leaderboard(compared ? columns_of_system(description, added, runs, left_out) : description, runs);
+  if (!a.files.empty() && shown_records(board).empty())
+    throw InputError(a.files.front(), "holds no record of a column of the leaderboard",
+                     "make some: sluice run standard");
   fmt::print("{}", leaderboard_text(board));
   if (!added.empty()) print_place(board, added);
   if (!left_out.empty())

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <span>
 
@@ -228,6 +229,9 @@ static int list_one(std::span<const List> lists, std::vector<std::string> names,
       names.insert(names.end(), aliases.begin(), aliases.end());
     }
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(a.what, ignored))
+    throw InputError("list", "'" + a.what + "' is a folder", "give a file, or a name that sluice list prints");
   const std::string near = nearest(a.what, names);
   throw InputError("list", "there is no '" + a.what + "'",
                    near.empty() ? "known: systems, workloads, clusters, calibrations, sweeps, and what these list"

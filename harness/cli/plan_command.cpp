@@ -41,7 +41,7 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
                "samples/s", columns.heading(), "bubble", "peak/rank", "search");
     for (const EvaluatedPlan& e : plans)
       fmt::print("{:<{}} {:>6} {:>5} {:>10} {:>11.4g}{} {:>6.1f}% {:>9} {:>10}\n", title_of(e.c.system, ""), wide,
-                 e.p.plan.stages.size() / static_cast<std::size_t>(group_size(e.p)), e.p.ranks.devices.size(),
+                 e.p.plan.stages.size() / static_cast<std::size_t>(group_size(e.p)), devices_of(e.p.plan),
                  to_text(Seconds(e.update_seconds)), e.samples_per_second(), columns.cells(e.rates()),
                  100 * e.simulation.bubble.bubble_ratio, to_text(e.peak()), to_text(Seconds(e.p.plan.search.seconds)));
   }
@@ -51,6 +51,7 @@ static int compare_plans(const std::vector<Entry>& entries, ProfileStore& profil
 }
 
 int plan_command(const PlanArguments& a) {
+  reject_same_output({a.trace, a.html});
   std::optional<OutputFile> trace, page;
   if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
   if (!a.html.empty()) page = timeline_page_file(a.html);

@@ -181,6 +181,26 @@ TEST_F(Cli, FlagsThatDecideNothingAreNamed) {
             "");
 }
 
+TEST_F(Cli, AnErrorOfAPlanNamesTheFlag) {
+  rejects({"plan", "-s", "gpipe", "-w", "vgg16", "-c", "flat:4", "--stages", "1,2"}, {"--stages: 3 stages are given"});
+  rejects({"plan", "-s", "data_parallel", "-w", "vgg16", "-c", "flat:4", "--data-parallel", "2"},
+          {"the system data_parallel is data parallel by itself; leave --data-parallel out"});
+}
+
+TEST_F(Cli, AShardIsNotTakenForEqualExperiments) {
+  const auto said = [&](const std::string& system, const char* shard) {
+    const Json entry = {{"system", system}, {"workload", "tiny"}, {"clock", "virtual"},  {"cluster", "flat:4"},
+                        {"ranks", {2, 3}},  {"train", false},     {"costs", "analytic"}, {"batch", 48}};
+    put("s.json", Json({{"grid", Json::array({entry})}}).dump());
+    const Finished f = sluice({"run", "s.json", "--dry-run", "--shard", shard, "--out", at("r.jsonl")});
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.err;
+  };
+  for (const char* shard : {"0/2", "4/5"})
+    EXPECT_EQ(said("gpipe", shard).find("combinations"), std::string::npos) << shard;
+  EXPECT_NE(said("single_device", "0/2").find("2 combinations are 1 experiment; each is run once"), std::string::npos);
+}
+
 TEST_F(Cli, TheOptimizersFlagIsReadLikeASweepsObject) {
   const Arguments plan = {"plan", "-s", "gpipe", "-w", "tiny", "--optimizer"};
   const auto with = [&](const std::string& value) {
@@ -188,10 +208,15 @@ TEST_F(Cli, TheOptimizersFlagIsReadLikeASweepsObject) {
     all.push_back(value);
     return all;
   };
-  rejects(with("adma"), {"--optimizer: unknown value 'adma'", "did you mean 'adam'?"});
-  rejects(with("adam,lr=1"), {"--optimizer: unknown key 'lr'"});
+  rejects(with("adma"), {"--optimizer kind: unknown value 'adma'", "did you mean 'adam'?"});
+  rejects(with("adam,lr=1"), {"--optimizer lr: unknown key 'lr'"});
   rejects(with("adam,,beta1=0.9"), {"--optimizer", "is not KIND[,KEY=VALUE...]", "write adamw,learning_rate=1e-4"});
-  rejects(with("adam,beta1=x"), {"--optimizer: must be a number"});
+  rejects(with("adam,beta1=x"), {"--optimizer beta1: must be a number"});
+  rejects(with("sgd,schedule=step"), {"--optimizer schedule: only a sweep can give it"});
+  rejects(with("sgd,learning_rate=-1"), {"--optimizer learning_rate: must not be negative"});
+  rejects(with("adam,momentum=0.9"), {"--optimizer momentum: belongs to sgd, not to adam; leave it out"});
+  rejects(with("sgd,momentum=0,nesterov=true"),
+          {"--optimizer nesterov: has no effect without momentum; give a momentum above 0, or leave it out"});
   rejects(with("adam,learning_rate=tuned"), {"only training can be tuned"});
   EXPECT_EQ(sluice(with("momentum=0.5")).code, 0);
 }

@@ -67,7 +67,7 @@ Sweep sweep_of_flags(const CaseFlags& flags) {
       throw InputError("run", std::string("--") + key + " is missing", "give a sweep file, or --system and --workload");
   Sweep sweep;
   sweep.cases = cases_of(entries_of(flags, default_ranks(entry_of(flags).values)));
-  sweep.combinations = sweep.cases.size();
+  sweep.combinations = sweep.experiments = sweep.cases.size();
   const std::size_t others = sweep.cases.size() - 1;
   sweep.name = sweep.cases.front().system + (others > 0 ? fmt::format("-and-{}-others", others) : "") + "-" +
                std::filesystem::path(sweep.cases.front().workload).filename().string();
@@ -146,6 +146,7 @@ Sweep chosen_sweep(const RunArguments& a) {
   Sweep sweep = sweep_of(a);
   if (!a.shard.empty()) sweep.cases = shard(std::move(sweep.cases), a.shard);
   if (!a.inject_failure.empty()) inject_failure(sweep, a.inject_failure);
+  reject_same_output({a.out, a.trace, a.html});
   for (const auto& [flag, file] : {std::pair("--trace", a.trace), std::pair("--html", a.html)}) {
     if (file.empty()) continue;
     if (kept_timelines(a).value_or(KeptTimelines::all) != KeptTimelines::all)
@@ -192,7 +193,7 @@ std::unique_ptr<Job> job_for(const RunArguments& a, Sweep& sweep) {
       throw InputError(
           "--ranks",
           fmt::format("{} rank{} as {} process{}", ranks, ranks == 1 ? "" : "s", size, size == 1 ? "" : "es"),
-          fmt::format("start one process a rank: mpirun -n {} sluice run ...", ranks));
+          fmt::format("start one process per rank: mpirun -n {} sluice run ...", ranks));
     });
     return job;
   } catch (AgreedError& e) {
@@ -251,9 +252,9 @@ static int dry_run(const RunArguments& a, const Sweep& sweep, const std::string&
   }
   std::fflush(stdout);
   for (const std::string& value : sweep.without_effect) fmt::print(stderr, "no effect: {}\n", visible(value));
-  if (sweep.cases.size() < sweep.combinations)
-    fmt::print(stderr, "{} combinations are {} experiments; each is run once\n", sweep.combinations,
-               sweep.cases.size());
+  if (sweep.experiments < sweep.combinations)
+    fmt::print(stderr, "{} combinations are {} experiment{}; each is run once\n", sweep.combinations, sweep.experiments,
+               sweep.experiments == 1 ? "" : "s");
   if (a.jobs > 0 && std::ranges::count(sweep.cases, Clock::virtual_clock, &RunCase::clock) == 0)
     fmt::print(stderr, "no effect: --jobs: cases on the wall clock run one after another\n");
   if (!a.checkpoints.empty() && std::ranges::none_of(sweep.cases, &RunCase::train))

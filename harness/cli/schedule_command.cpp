@@ -214,15 +214,20 @@ void print_ops(const OrderOfOps& order, const ScheduleFigures& f, const Schedule
              f.program.rule.predicts() ? "; @v+s: those, predicted s updates ahead" : "");
 }
 
+// What costs are of, and activations are counted in, if micro-batches differ.
+const char* unit_of(const ScheduleArguments& a) { return a.sample_lengths.empty() ? "sample" : "unit of length"; }
+const char* units_of(const ScheduleArguments& a) { return a.sample_lengths.empty() ? "samples" : "units of length"; }
+
 constexpr std::size_t kMaxShownRanks = 64;
 
-void print_ranks(const OrderOfOps& order, const ScheduleFigures& f) {
+void print_ranks(const OrderOfOps& order, const ScheduleFigures& f, const ScheduleArguments& a) {
   const std::size_t shown = std::min(f.peak.size(), kMaxShownRanks);
   for (std::size_t r = 0; r < shown; ++r) {
     fmt::print("rank {:<3} idle {:g}, peak {} in flight", r, f.simulation.bubble.idle[r], f.peak[r].in_flight);
     // (Where W runs on another rank, the micro-batches that wait for it are there.)
     if (f.peak[r].until_weight_gradient != f.peak[r].in_flight && order.placement.weight_gradient_ranks.empty())
       fmt::print(", {} with those that wait for W", f.peak[r].until_weight_gradient);
+    if (order.sizes.differ()) fmt::print(", activations of at most {:g} {}", f.activations[r], units_of(a));
     if (f.program.rule.recompute != WeightRule::Recompute::none) fmt::print(", {} of them whole", f.whole_in_flight[r]);
     if (order.sharding.active())
       fmt::print(", {} gathers, {} reductions", f.collectives[r].gathers.size(), f.collectives[r].reductions.size());
@@ -282,7 +287,7 @@ int print_one(const OrderOfOps& order, const ScheduleArguments& a, const std::op
     fmt::print("by formula at F = I = W{}, without latency: {:.4f}\n",
                has_pairs(order.schedule) && gives_pairs(op_costs(a)) ? ", pairs as long as their ops" : "",
                *order.theory.bubble_ratio);
-  print_ranks(order, f);
+  print_ranks(order, f, a);
   if (order.schedule.sequence_chunks > 1)
     fmt::print("in flight are chunks of sequences, {} of which make a micro-batch\n", order.schedule.sequence_chunks);
   return 0;
@@ -320,10 +325,11 @@ int print_several(const std::vector<OrderOfOps>& orders, const std::vector<std::
   for (const std::string& reason : rejected) fmt::print("no schedule: {}\n", visible(reason));
   fmt::print(
       "--costs {} {}of a {}. micro-batch: seconds for each, one update after another (asynchronous: in a long run);\n"
+      "makespan, bubble: of these micro-batches, from an empty pipeline to an empty one;\n"
       "activations: held at most by a rank, in {} of a rank's share of the model\n",
-      a.costs, orders.front().sizes.differ() ? "for a sample " : "",
+      a.costs, orders.front().sizes.differ() ? fmt::format("for a {} ", unit_of(a)) : "",
       costs_of(a, true) == CostsOf::rank ? "rank's share of the model" : "stage",
-      orders.front().sizes.differ() ? "samples" : "micro-batches");
+      orders.front().sizes.differ() ? units_of(a) : "micro-batches");
   return 0;
 }
 
@@ -348,6 +354,7 @@ int schedule_command(const ScheduleArguments& a) {
   for (const auto& [flag, given] :
        {std::pair("--csv", a.csv), std::pair("--trace", !a.trace.empty()), std::pair("--html", !a.html.empty())})
     if (several && given) throw InputError(flag, "is of one order", "give one system, or one table");
+  reject_same_output({a.trace, a.html});
   std::optional<OutputFile> trace, page;
   if (!a.trace.empty()) trace = chrome_trace_file(a.trace);
   if (!a.html.empty()) page = timeline_page_file(a.html);

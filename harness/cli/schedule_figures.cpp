@@ -47,7 +47,10 @@ OpCosts parse_op_costs(const std::string& text) {
   std::string_view rest = std::string_view(text).substr(file_size);
   const auto time = [&] {
     const std::optional<double> seconds = take_number(rest);
-    if (!seconds || *seconds < 0 || *seconds > kMaxOpSeconds) throw error();
+    if (!seconds) throw error();
+    if (*seconds < 0 || *seconds > kMaxOpSeconds)
+      throw InputError("--costs", fmt::format("{:g} seconds in '{}' is out of range", *seconds, text),
+                       fmt::format("give 0 to {:g}", kMaxOpSeconds));
     return *seconds;
   };
   const auto take = [&](char mark) {
@@ -65,7 +68,9 @@ OpCosts parse_op_costs(const std::string& text) {
     if (!take('/')) throw error();
     stage.weight_gradient = time();
     const double backward = stage.input_gradient + stage.weight_gradient, both = stage.forward + backward;
-    if (both <= 0) throw error();
+    if (both <= 0)
+      throw InputError("--costs", "the ops of '" + text + "' take no time",
+                       "give at least one of F, I and W above 0, of every stage");
     if (!take('/')) continue;
     stage.pair = time();
     const double least = std::max(stage.forward, backward);
@@ -166,17 +171,22 @@ OrderOfOps order_from_table(OrderFromTable table, const std::string& name, const
   return order;
 }
 
-// Program once more for twice the micro-batches, to see what the second half takes; asynchronous systems only.
-static double seconds_of_later_microbatches(const OrderOfOps& order, const Program& program, const Cluster& cluster) {
+// The program of several times the micro-batches; asynchronous systems only.
+static Program longer_program(const OrderOfOps& order, int times) {
   const int ranks = static_cast<int>(order.schedule.ranks.size()), microbatches = order.schedule.microbatches;
-  const double once = simulate(program, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
   const System& system = *order.system;
-  ScheduleProblem problem{order.graph, order.placement, ranks, 2 * microbatches, order.costs, Seconds(order.latency)};
+  ScheduleProblem problem{order.graph,          order.placement, ranks,
+                          times * microbatches, order.costs,     Seconds(order.latency)};
   problem.microbatches_per_update = system.accumulates ? microbatches : 1;
-  const Program longer = lower(system.schedule(problem, order.options), order.graph, order.placement,
-                               system.weights(problem, order.options));
-  const double twice = simulate(longer, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
-  return (twice - once) / microbatches;
+  return lower(system.schedule(problem, order.options), order.graph, order.placement,
+               system.weights(problem, order.options));
+}
+
+static double seconds_of_later_microbatches(const OrderOfOps& order, const Program& program, const Cluster& cluster) {
+  const double once = simulate(program, {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+  const double twice =
+      simulate(longer_program(order, 2), {order.costs, {}}, cluster, order.devices, {.trace = false}).end;
+  return (twice - once) / order.schedule.microbatches;
 }
 
 static Costs costs_of_samples(const OrderOfOps& order, std::int64_t samples) {
@@ -248,6 +258,10 @@ ScheduleFigures figures_of(const OrderOfOps& order, const WantedFigures& wanted)
     f.whole_in_flight.push_back(static_cast<int>(whole[r].peak.activations.value));
     f.activations.push_back(static_cast<double>(held[r].peak.activations.value) / unit);
     f.weight_versions.push_back(held[r].peak_versions);
+  }
+  if (wanted.repeated && order.system && order.system->accumulates) {  // one update has one version
+    const std::vector<RankMemory> later = memory(longer_program(order, 3), shares);
+    for (std::size_t r = 0; r < later.size(); ++r) f.weight_versions[r] = later[r].peak_versions;
   }
   for (const Channel& channel : f.program.channels)
     if (channel.from != channel.to) f.messages += static_cast<std::size_t>(channel.messages);

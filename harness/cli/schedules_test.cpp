@@ -52,6 +52,42 @@ TEST_F(Cli, StagesMayHaveTimesOfTheirOwn) {
   rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1/1/1,2/2/2", "--costs-of", "rank"}, {"--costs"});
   for (const char* wrong : {"1/1/1,", "1/1/1,2/2/2+", "1/1/1/", "1/1/1/2/2"})
     rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", wrong}, {"--costs", "is not F/I/W[/PAIR][+latency]"});
+  rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", "0/0/0"},
+          {"--costs: the ops of '0/0/0' take no time; give at least one of F, I and W above 0"});
+  rejects({"schedule", "-s", "gpipe", "-n", "2", "--costs", "1e10/1/1"},
+          {"--costs: 1e+10 seconds in '1e10/1/1' is out of range; give 0 to 1e+09"});
+}
+
+TEST_F(Cli, LeadingZerosDoNotMakeANumberOctal) {
+  const Json s = document({"schedule", "-s", "1f1b", "-n", "010", "-m", "08", "--json"});
+  EXPECT_EQ(s["ranks"], 10);
+  EXPECT_EQ(s["microbatches"], 8);
+  const auto seconds = [&](const char* microbatches) {
+    return document({"plan", "-s", "gpipe", "-w", "vgg16", "-c", "flat:04", "-m", microbatches, "--json"})
+        .at("simulated_seconds");
+  };
+  EXPECT_EQ(seconds("016"), seconds("16"));
+  EXPECT_NE(seconds("016"), seconds("8"));
+}
+
+TEST_F(Cli, SystemsAreNamedWithoutGapsAndMayBeExcluded) {
+  EXPECT_EQ(document({"schedule", "-s", "gpipe,1f1b,zero_bubble,!1f1b", "-n", "2", "-m", "4", "--json"}).size(), 2u);
+  EXPECT_EQ(sluice({"schedule", "-s", "*synchronous,!gpipe", "-n", "2", "-m", "2"}).out.find("GPipe "),
+            std::string::npos);
+  for (const char* gap : {",", "1f1b,", ",1f1b"})
+    rejects({"schedule", "-s", gap}, {std::string("--system: a name is missing in '") + gap + "'", "write a,b,c"});
+  rejects({"schedule", "-s", "!gpipe"}, {"--system: '!gpipe' excludes every system that it names", "'*,!gpipe'"});
+  rejects({"schedule", "-s", "*,!gpip"}, {"--system: unknown system 'gpip'; did you mean 'gpipe'?"});
+  rejects({"schedule", "-s", "x"}, {"--system: unknown system 'x'; known: "});
+  rejects({"check", "nosuch"}, {"check: unknown system 'nosuch'"});
+}
+
+TEST_F(Cli, AFolderIsCalledAFolderWhereANameOrAFileIsExpected) {
+  fs::create_directory(at("here"));
+  rejects({"plan", "-s", "gpipe", "-w", "here"}, {"--workload: 'here' is a folder", "sluice list workloads"});
+  rejects({"plan", "-s", "gpipe", "-w", "vgg16", "-c", "here"},
+          {"--cluster: 'here' is a folder", "sluice list clusters"});
+  rejects({"list", "here"}, {"list: 'here' is a folder"});
 }
 
 // Lengths 4, 4, 1, 1 on 3 ranks with an overhead of 2: micro-batches of 6, 6 and 2 + 2 * 1, as sample_groups_test.cpp
@@ -69,10 +105,20 @@ TEST_F(Cli, MicroBatchesAreFormedOfSamplesOfDifferentLengths) {
   const Json both = document(with({"schedule", "-s", "1f1b,dynapipe"}, {"--json"}));
   EXPECT_EQ(both[0]["microbatch_sizes"], formed["microbatch_sizes"]);
   EXPECT_NE(sluice(with({"schedule", "-s", "dynapipe"}, {})).out.find("--microbatch-sizes 6,6,4\n"), std::string::npos);
+  const std::string table = sluice(with({"schedule", "-s", "1f1b,dynapipe"}, {})).out;
+  EXPECT_NE(table.find("--costs 1/1/1 for a unit of length of a rank's share"), std::string::npos) << table;
+  EXPECT_NE(table.find("held at most by a rank, in units of length of a rank's share"), std::string::npos) << table;
   rejects(with({"schedule", "-s", "1f1b"}, {}), {"--sample-lengths", "none of the systems forms micro-batches"});
   rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "3"}), {"dynapipe", "is over the limit of 3"});
   rejects(with({"schedule", "-s", "dynapipe"}, {"--group-limit", "-1"}), {"--group-limit", "out of range"});
   rejects(with({"schedule", "-s", "dynapipe"}, {"-m", "3"}), {"--sample-lengths"});
+}
+
+TEST_F(Cli, PeaksOfDifferentMicroBatchesAreAlsoInSamples) {
+  const std::string text = sluice({"schedule", "-s", "1f1b", "-n", "2", "--microbatch-sizes", "3,1,3,1"}).out;
+  EXPECT_NE(text.find("\nrank 0   idle 14, peak 2 in flight, activations of at most 4 samples\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("peak 1 in flight, activations of at most 3 samples\n"), std::string::npos) << text;
 }
 
 TEST_F(Cli, SizesAndLengthsMayBeDrawn) {
@@ -245,7 +291,7 @@ TEST_F(Cli, AWrongTableIsRejectedWithItsPlace) {
 TEST_F(Cli, ATableHasItsOwnRanksAndMicroBatches) {
   put("t.csv", "0F0,0B0\n");
   for (const char* flag : {"--ranks", "--microbatches", "--chunks"})
-    rejects({"schedule", "--from", at("t.csv"), flag, "2"}, {"--from excludes", flag});
+    rejects({"schedule", "--from", at("t.csv"), flag, "2"}, {"--from and", flag, "do not go together"});
 }
 
 TEST_F(Cli, ATableIsTimedOnTheCostsOfAModel) {
@@ -265,9 +311,10 @@ TEST_F(Cli, ATableIsTimedOnTheCostsOfAModel) {
   rejects({"schedule", "--from", at("no.csv"), "-w", "vgg16"}, {at("no.csv") + ": no such file"});
   const std::string sixteen = sluice({"schedule", "-s", "1f1b", "-n", "16", "-m", "16", "--csv"}).out;
   rejects({"schedule", "--from", put("16.csv", sixteen), "-w", "tiny"}, {"16 stages for a model of"});
-  rejects({"schedule", "--from", at("six.csv"), "-w", "vgg16", "--costs", "1/1/1"}, {"excludes --costs"});
+  rejects({"schedule", "--from", at("six.csv"), "-w", "vgg16", "--costs", "1/1/1"},
+          {"--workload and --costs do not go together"});
   rejects({"schedule", "-s", "1f1b", "-w", "vgg16"}, {"--workload"});
-  rejects({"schedule", "--from", at("six.csv"), "-c", "dgx_h100"}, {"--cluster requires --workload"});
+  rejects({"schedule", "--from", at("six.csv"), "-c", "dgx_h100"}, {"--cluster needs --workload"});
 }
 
 TEST_F(Cli, SeveralPlansAreOneTable) {
@@ -365,12 +412,17 @@ TEST_F(Cli, AdviceSaysWhatItAssumesAndWhichPlacesAreShared) {
   EXPECT_NE(replicas.out.find("\noverlap:       gradients of replicas are all-reduced after the backward\n"),
             std::string::npos)
       << replicas.out;
-  const Finished large =
-      sluice({"advise", "-w", "tfm256", "-c", "flat:4", "-s", "gpipe,1f1b", "-m", "8", "--memory", "1KiB"});
+  const Finished large = sluice(
+      {"advise", "-w", "tfm256", "-c", "flat:4,memory=32GiB", "-s", "gpipe,1f1b", "-m", "8", "--memory", "1KiB"});
   EXPECT_EQ(large.code, 2);
   EXPECT_NE(large.out.find("does not fit: gpipe needs at least "), std::string::npos) << large.out;
   EXPECT_NE(large.out.find(" on a device that has 1 KiB\n"), std::string::npos) << large.out;
   EXPECT_EQ(lines(large.out).size(), 2u) << large.out;
+  expect_error(large, 2, {"advise: no system has a plan that fits; give more memory"});
+  expect_error(sluice({"advise", "-w", "vgg16", "-c", "flat:4", "-s", "pipedream", "--clip-norm", "3"}), 2,
+               {"advise: no system has a plan; the lines above say why"});
+  rejects({"advise", "-w", "tfm256", "-c", "flat:4", "--memory", "0GiB"},
+          {"--memory: must be greater than 0, is '0GiB'"});
   rejects({"advise", "-s", "edgepipe,gpipe", "-w", "vgg16", "-c", "flat:4"}, {"--system", "'edgepipe' only infers"});
 }
 

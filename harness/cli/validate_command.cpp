@@ -33,6 +33,7 @@ static int default_ranks(DeviceKind device) {
 }
 
 int validate_command(const ValidateArguments& a) {
+  if (a.ranks && *a.ranks < 1) throw InputError("--ranks", "must be at least 1");
   if (a.rounds < 1 || a.rounds > 100) throw InputError("--rounds", "must be from 1 to 100");
   if (!(a.seconds > 0 && a.seconds <= 600)) throw InputError("--seconds", "must be above 0, at most 600");
   std::optional<OutputFile> chart;
@@ -55,7 +56,7 @@ int validate_command(const ValidateArguments& a) {
     const bool on_cpu = device == DeviceKind::cpu;
     if (!on_cpu && !a.list) need_device(*device);
     const std::vector<ValidationCase> cases =
-        filtered(validation_cases({.ranks = a.ranks > 0 ? a.ranks : default_ranks(*device),
+        filtered(validation_cases({.ranks = a.ranks.value_or(default_ranks(*device)),
                                    .processes = on_cpu && !a.threads_only && can_start_processes(),
                                    .few = a.quick,
                                    .device = *device}),

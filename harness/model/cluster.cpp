@@ -9,6 +9,7 @@
 #include <mutex>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <span>
 
 #include "harness/base/error.h"
@@ -355,6 +356,8 @@ static Cluster cluster_of_file(const std::string& name, const std::string& folde
   const std::string file = cluster_file(name, folder);
   std::error_code ignored;
   if (file != name && !std::filesystem::exists(file, ignored)) {
+    if (std::filesystem::is_directory(name, ignored))
+      throw InputError("", "'" + name + "' is a folder", "give a JSON file, or a name of sluice list clusters");
     std::vector<std::string> names = names_of_json_files(folder);
     names.push_back("flat:4");
     throw InputError("", "unknown cluster '" + name + "'", suggestion(name, names));
@@ -422,9 +425,11 @@ static void change_cluster(Cluster& cluster, bool is_flat, const std::string& ch
 }
 
 static Cluster flat_cluster(const std::string& devices, const std::string& where) {
-  const std::int64_t count = whole_number_in(devices).value_or(0);
-  if (count < 1 || count > kMaxDevices)
-    throw InputError(where, "'" + devices + "' is not a number of devices", "write flat:4");
+  const bool digits = !devices.empty() && devices.find_first_not_of("0123456789") == std::string::npos;
+  const std::int64_t count = whole_number_in(devices).value_or(digits ? kMaxWhole : 0);
+  if (count > kMaxDevices)
+    throw InputError(where, devices + " devices are too many", "give at most " + std::to_string(kMaxDevices));
+  if (count < 1) throw InputError(where, "'" + devices + "' is not a number of devices", "write flat:4");
   constexpr double kPcie = 12e9;  // Gen3 x16 as NCCL plans with it
   Device device;
   device.name = "flat device";  // a V100 SXM2 in fp32 unless told otherwise
@@ -445,7 +450,14 @@ Cluster load_cluster(const std::string& description, const std::string& folder) 
   const std::vector<std::string> parts = split(description, ",");
   const bool is_flat = description.starts_with("flat:");
   Cluster cluster = is_flat ? flat_cluster(parts[0].substr(5), where) : cluster_of_file(parts[0], folder);
-  for (std::size_t k = 1; k < parts.size(); ++k) change_cluster(cluster, is_flat, parts[k], where);
+  std::set<std::string> given;
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    change_cluster(cluster, is_flat, parts[k], where);
+    const std::string key = parts[k].substr(0, parts[k].find('='));
+    const bool of_devices = key == "speed" && !is_flat;  // those that it names
+    if (!given.insert(key).second && !of_devices)
+      throw InputError(where, "'" + key + "' is given twice", "give each key once");
+  }
   if (is_flat || parts.size() > 1) cluster.name = description;
   check_bounds(cluster, where);
   return cluster;

@@ -173,7 +173,7 @@ Cluster cluster_from_json(const Json& json, const std::string& where);
 // "flat:N[,bandwidth=25GiB/s][,latency=5us][,memory=16GiB][,speed=1][,host=12GB/s]", a file ending in .json, or the
 // name of a file in `folder` (workloads/clusters). After a file or name, ",bandwidth=..." and ",latency=..." change all
 // links, and ",speed=8-15:0.25" makes devices 8 to 15 four times slower. After any of them, ",sharing=fair",
-// ",sends=blocking", ",all_reduce=ring", ",pair_share=0.9" and ",pairs=overlap". Throws InputError.
+// ",sends=blocking", ",all_reduce=ring", ",pair_share=0.9" and ",pairs=overlap", each once. Throws InputError.
 Cluster load_cluster(const std::string& description, const std::string& folder);
 // The file that it reads, existing or not; empty: none (flat:N).
 std::string cluster_file(const std::string& description, const std::string& folder);

@@ -269,8 +269,11 @@ TEST(FlatClusterTest, LinksEveryPair) {
 
 TEST(FlatClusterTest, ErrorsNameTheField) {
   EXPECT_EQ(flat_rejection("flat:0"), "cluster 'flat:0': '0' is not a number of devices; write flat:4");
-  for (const char* count : {"", "x", "4.5", "-2", "99999999999999999999"})
+  for (const char* count : {"", "x", "4.5", "-2"})
     EXPECT_NE(flat_rejection("flat:" + std::string(count)).find("is not a number of devices"), std::string::npos);
+  for (const std::string count : {"100001", "99999999999999999999"})
+    EXPECT_EQ(flat_rejection("flat:" + count),
+              "cluster 'flat:" + count + "': " + count + " devices are too many; give at most 100000");
   EXPECT_EQ(flat_rejection("flat:2,bandwith=1GB/s"),
             "cluster 'flat:2,bandwith=1GB/s': unknown key 'bandwith'; did you mean 'bandwidth'?");
   EXPECT_NE(flat_rejection("flat:2,latency=5parsec").find("unknown unit in '5parsec'"), std::string::npos);
@@ -285,6 +288,12 @@ TEST(LoadClusterTest, ADescriptionThatEndsInACommaIsAnError) {
   for (const std::string description : {"flat:4,", "flat:4,memory=1GiB,", "dgx1_v100,"})
     EXPECT_EQ(flat_rejection(description),
               "cluster '" + description + "': ends in a comma; leave it out, or add a key like memory=16GiB");
+}
+
+TEST(LoadClusterTest, AKeyThatIsGivenTwiceIsAnError) {
+  for (const char* cluster : {"flat:4,speed=2,speed=3", "flat:4,memory=1GiB,latency=1us,memory=1GiB",
+                              "dgx1_v100,bandwidth=1GB/s,bandwidth=2GB/s"})
+    EXPECT_NE(flat_rejection(cluster).find("is given twice; give each key once"), std::string::npos) << cluster;
 }
 
 TEST(LoadClusterTest, RatesAreInBytesOrBitsPerSecondAndBytesAreNoRates) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "harness/base/error.h"
@@ -257,7 +258,12 @@ Interference preset_interference(const std::string& description, int devices, co
     throw InputError(where, "unknown interference '" + name + "'", suggestion(name, names));
   }
   Request request{.devices = devices, .device = {}, .busy = {}, .file = "", .where = where};
-  for (const std::string& item : items_of(description)) read_setting(request, item);
+  std::set<std::string> given;
+  for (const std::string& item : items_of(description)) {
+    read_setting(request, item);
+    const std::string key = item.substr(0, item.find('='));
+    if (!given.insert(key).second) throw InputError(where, "'" + key + "' is given twice", "give each setting once");
+  }
   Interference result = preset->make(request);
   result.seed = request.seed;
   return result;

@@ -90,6 +90,7 @@ TEST(InterferenceTest, MistakesAreNamed) {
   };
   rejects("ligth", "did you mean 'light'");
   rejects("light:sede=2", "did you mean 'seed'");
+  rejects("light:seed=3,seed=4", "'seed' is given twice; give each setting once");
   rejects("compute:9x2", "device 9 does not exist");
   rejects("compute:1@20-10x2", "must end after it starts");
   rejects("compute:1@10-20x0.5", "must be at least 1");

@@ -1,6 +1,7 @@
 #include "harness/model/throttle.h"
 
 #include <limits>
+#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/numbers.h"
@@ -21,6 +22,7 @@ int device_in(const std::string& text, int devices, const std::string& where) {
 
 LinkThrottle link_in(const std::string& text, const std::string& where) {
   LinkThrottle link{.rate = std::numeric_limits<double>::infinity()};
+  std::set<std::string> given;
   for (const std::string& item : split(text, ",")) {
     const std::size_t equals = std::min(item.find('='), item.size());
     const std::string key = item.substr(0, equals), value = equals < item.size() ? item.substr(equals + 1) : "";
@@ -34,6 +36,7 @@ LinkThrottle link_in(const std::string& text, const std::string& where) {
       const std::vector<std::string> known = {"rate", "latency", "burst"};
       throw InputError(where, "unknown key '" + key + "'", suggestion(key, known));
     }
+    if (!given.insert(key).second) throw InputError(where, "'" + key + "' is given twice", "give each key once");
   }
   return link;
 }
@@ -74,13 +77,13 @@ std::vector<double> parse_slowdowns(const std::string& description, int ranks, c
   for (const std::string& text : split(description, ",")) {
     const double value = number_in(text).value_or(0);
     if (value < 1)
-      throw InputError(where, "'" + text + "' is not a slowdown of at least 1", "write one a rank, like 1,2,1,4");
+      throw InputError(where, "'" + text + "' is not a slowdown of at least 1", "write one per rank, like 1,2,1,4");
     slowdowns.push_back(value);
   }
   if (slowdowns.size() == 1) slowdowns.assign(ranks, slowdowns[0]);
   if (slowdowns.size() != static_cast<std::size_t>(ranks))
     throw InputError(where, std::to_string(slowdowns.size()) + " slowdowns for " + std::to_string(ranks) + " ranks",
-                     "give one a rank, or one for all");
+                     "give one per rank, or one for all");
   return slowdowns;
 }
 

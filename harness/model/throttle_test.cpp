@@ -32,6 +32,7 @@ TEST(ThrottleTest, MistakesAreNamed) {
   };
   rejects([] { Throttle::parse("rat=3", 2, "--throttle"); }, "did you mean 'rate'");
   rejects([] { Throttle::parse("rate=0", 2, "--throttle"); }, "greater than 0");
+  rejects([] { Throttle::parse("rate=1GB/s,rate=2GB/s", 2, "--throttle"); }, "'rate' is given twice");
   rejects([] { Throttle::parse("rate=3Tbit/s", 2, "--throttle"); }, "unknown unit");
   rejects([] { Throttle::parse("0-7:rate=3", 2, "--throttle"); }, "device 7 does not exist");
   rejects([] { Throttle::parse("0:rate=3", 2, "--throttle"); }, "is not a link");

@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_reader.h"
+#include "harness/base/visible_text.h"
 #include "harness/program/check_program.h"
 #include "harness/program/check_schedule.h"
 #include "harness/program/message_order.h"
@@ -128,7 +129,7 @@ class TableReader {
   TableReader(const std::string& text, const std::string& file) : text_(text), file_(file) {}
 
   OrderFromTable read() {
-    for (std::size_t begin = 0; begin < text_.size();) {
+    for (std::size_t begin = text_.starts_with("\xef\xbb\xbf") ? 3u : 0u; begin < text_.size();) {  // a BOM
       const std::size_t end = std::min(text_.find('\n', begin), text_.size());
       read_line(std::string_view(text_).substr(begin, end - begin));
       begin = end + 1;
@@ -168,19 +169,20 @@ class TableReader {
   TableCell read_cell(const std::string& text, std::size_t line, std::size_t index) {
     static const std::string advice = "write an action like 5F2, (5F1;2B0)OVERLAP_F_B or 0SEND_F1";
     if (text.empty()) return {};
+    const auto quoted = [&] { return "'" + shortened(text, 60) + "'"; };
     try {
       if (text.starts_with('(')) {
         const std::size_t middle = text.find(';'), close = text.find(')');
         if (middle == std::string::npos || close == std::string::npos || middle > close ||
             text.substr(close + 1) != kPair)
-          fail(line, index, "'" + text + "' is no pair", advice);
+          fail(line, index, quoted() + " is no pair", advice);
         TableCell cell{TableCell::Kind::compute, {parse_op(text.substr(1, middle - 1))}, {}};
         cell.ops.push_back(parse_op(text.substr(middle + 1, close - middle - 1)));
         cell.ops.front().overlapped = true;
         return cell;
       }
       const std::size_t letters = text.find_first_not_of("0123456789");
-      if (letters == 0 || letters == std::string::npos) fail(line, index, "'" + text + "' is no action", advice);
+      if (letters == 0 || letters == std::string::npos) fail(line, index, quoted() + " is no action", advice);
       const std::size_t digits = std::min(text.find_first_of("0123456789", letters), text.size());
       const std::string kind = text.substr(letters, digits - letters);
       if (kind.size() == 1) return {TableCell::Kind::compute, {parse_op(text)}, {}};
@@ -193,11 +195,11 @@ class TableReader {
                 {},
                 {kind.back() == 'F' ? Opcode::send_activation : Opcode::send_gradient, op.stage, op.micro}};
       static const std::array<std::string, 4> known = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
-      if (std::ranges::count(known, kind) == 0) fail(line, index, "'" + text + "' is no action", advice);
+      if (std::ranges::count(known, kind) == 0) fail(line, index, quoted() + " is no action", advice);
       return {.kind = TableCell::Kind::of_stage, .action = kind, .stage = op.stage};
     } catch (const InputError& e) {
       if (std::string_view(e.what()).starts_with(file_)) throw;
-      fail(line, index, "'" + text + "' is no action", advice);
+      fail(line, index, quoted() + " is no action", advice);
     }
   }
 
@@ -222,7 +224,7 @@ class TableReader {
           schedule.ranks[r].push_back(op);
         }
       }
-    if (stages.empty()) throw InputError(file_, "holds no action", "write a line a rank: 0F0,0F1,0B0,0B1");
+    if (stages.empty()) throw InputError(file_, "holds no action", "write one line per rank: 0F0,0F1,0B0,0B1");
     for (std::size_t s = 0; s < stages.size(); ++s)
       if (stages[s].empty())
         throw InputError(file_, "no rank has stage " + std::to_string(s),

@@ -170,6 +170,14 @@ TEST(PyTorchTableTest, GradientsAreReducedOnceAfterTheLastBackward) {
             Faults{"rank 1: 1REDUCE_GRAD comes before 1B0"});
 }
 
+TEST(PyTorchTableTest, AByteOrderMarkIsNoPartOfTheFirstCell) {
+  EXPECT_EQ(read_pytorch_table("\xef\xbb\xbf"
+                               "0F0,0B0\n",
+                               "t.csv")
+                .schedule,
+            read_pytorch_table("0F0,0B0\n", "t.csv").schedule);
+}
+
 TEST(PyTorchTableTest, WrongCellsAreNamedByLineAndCell) {
   const auto error = [](const std::string& text) { return error_of([&] { read_pytorch_table(text, "t.csv"); }); };
   const std::string advice = "; write an action like 5F2, (5F1;2B0)OVERLAP_F_B or 0SEND_F1";
@@ -177,10 +185,12 @@ TEST(PyTorchTableTest, WrongCellsAreNamedByLineAndCell) {
   EXPECT_EQ(error("0F0\n1F0,1SEND_Q0\n"), "t.csv: line 2, cell 2: '1SEND_Q0' is no action" + advice);
   EXPECT_EQ(error("(0F0;0B0)\n"), "t.csv: line 1, cell 1: '(0F0;0B0)' is no pair" + advice);
   EXPECT_EQ(error("0F0,F0\n"), "t.csv: line 1, cell 2: 'F0' is no action" + advice);
+  EXPECT_EQ(error(std::string(3000, 'x')),
+            "t.csv: line 1, cell 1: '" + std::string(59, 'x') + "…' is no action" + advice);
   EXPECT_EQ(error("0F0,0B0\n0F1,0B1\n"),
             "t.csv: line 2, cell 1: 0F1: stage 0 is on rank 0 already; a stage has one rank");
   EXPECT_EQ(error("0F0,2F0\n"), "t.csv: no rank has stage 1; number the 3 stages from 0 without a gap");
-  EXPECT_EQ(error(",,\n"), "t.csv: holds no action; write a line a rank: 0F0,0F1,0B0,0B1");
+  EXPECT_EQ(error(",,\n"), "t.csv: holds no action; write one line per rank: 0F0,0F1,0B0,0B1");
 }
 
 RC_GTEST_PROP(PyTorchTableTest, WhatIsWrittenIsRead, ()) {

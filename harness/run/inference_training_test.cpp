@@ -94,6 +94,15 @@ TEST(Inference, ShardedWeightsAreRejected) {
   EXPECT_NE(record.reason.find("whole weights"), std::string::npos);
 }
 
+TEST(Inference, SystemsThatDivideNothingWithoutReplicasInfer) {
+  const std::string one = digest_of(run({}));
+  for (const char* system : {"one_f_one_b", "breadth_first", "zeropp"}) {
+    const Record record = run({{"system", system}});
+    EXPECT_EQ(record.outcome, RecordOutcome::ok) << system << ": " << record.reason;
+    EXPECT_EQ(digest_of(record), one) << system;
+  }
+}
+
 TEST(Inference, AFailureOnPurposeEndsTheRun) {
   const Record record = run({{"system", "gpipe"}, {"inject_failure", {{"rank", 1}, {"update", 2}}}});
   EXPECT_EQ(record.outcome, RecordOutcome::failed);

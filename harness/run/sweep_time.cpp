@@ -151,16 +151,18 @@ static std::string duration(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
+static std::string cases_text(std::size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); }
+
 std::string to_text(const SweepTime& time, int jobs) {
   const std::string on_gpus =
-      fmt::format("{} cases on GPUs: not estimated, only a run on one tells how long they take", time.gpu_cases);
+      cases_text(time.gpu_cases) + " on GPUs: not estimated, only a run on a GPU tells how long that takes";
   if (time.gpu_cases > 0 && time.wall_cases + time.virtual_cases == 0) return "time: " + on_gpus;
   std::string text = fmt::format("time: about {} on this machine, if nothing else runs on it",
                                  duration(time.wall_seconds + time.virtual_seconds));
-  text += fmt::format("\n  {} cases on the wall clock, one after another: {}", time.wall_cases,
+  text += fmt::format("\n  {} on the wall clock, one after another: {}", cases_text(time.wall_cases),
                       duration(time.wall_seconds));
-  text += fmt::format("\n  {} cases on the virtual clock, {} at a time: {}; less where more of them share a training",
-                      time.virtual_cases, jobs, duration(time.virtual_seconds));
+  text += fmt::format("\n  {} on the virtual clock, {} at a time: {}; less where more of them share a training",
+                      cases_text(time.virtual_cases), jobs, duration(time.virtual_seconds));
   if (time.gpu_cases > 0) text += "\n  " + on_gpus;
   if (!time.measured.empty())
     text += fmt::format("\n  by what this machine trains a second: {}", fmt::join(time.measured, ", "));

@@ -400,6 +400,8 @@ const Workload& find_workload(const std::string& name, const std::string& where)
   if (std::filesystem::is_regular_file(name, ignored))
     throw InputError(where, "'" + name + "' holds no layers that could run",
                      "give a file of " + std::string(kWorkloadSchema) + " or " + kModelSchema);
+  if (std::filesystem::is_directory(name, ignored))
+    throw InputError(where, "'" + name + "' is a folder", "give a file, or a name of sluice list workloads");
   const std::string ending = std::filesystem::path(name).extension().string();  // ".json"; no name's is of letters
   const bool letters = ending.size() > 1 && std::all_of(ending.begin() + 1, ending.end(), [](char c) {
                          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

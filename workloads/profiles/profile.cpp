@@ -62,9 +62,10 @@ static PublishedProfile read_any_profile(const std::string& name, ProfileUnits u
   if (is_stage_file(text))
     throw InputError(path, "is a FlexFlow stage file: it says where operators run, not what they take",
                      "give a profile");
-  throw InputError(path + ":1", "is no known profile",
-                   "known: CostGraph, Piper and dnn-partitioning JSON, PipeDream graph text, "
-                   "PipeEdge YAML");
+  throw InputError(path + ":1", "is no known workload, model or profile",
+                   "known: JSON with a schema of this project (workloads, models, costs of sluice profile or "
+                   "import_pytorch.py), Hugging Face's config.json, Piper and dnn-partitioning JSON, PipeDream graph "
+                   "text, PipeEdge YAML");
 }
 
 PublishedProfile load_profile(const std::string& name, ProfileUnits units) {
