@@ -141,7 +141,7 @@ extern const System zeropp = {
                      "deferral=tight, which puts off one W less than the released code, is ours."},
     .options = {chunks_option(),
                 {"unit", "0", "micro-batches of a scheduling unit; 0: as many as ranks", {}, 0},
-                deferral_option.spec(),
+                training_only(deferral_option.spec()),
                 replicas_only(reduce_option.spec())},
     .chunks = given_chunks,
     .schedule = zeropp_schedule,
