@@ -83,7 +83,7 @@ TEST(ReferenceRecords, AreOfCommitsOfThisHistory) {
   EXPECT_EQ(elsewhere, Names{"language_model"});
 }
 
-// The leaderboard's simulations without training, whose figures are the same on every processor, are of another one than
+// The leaderboard's simulations without training, whose figures are the same everywhere, are of another processor than
 // its runs.
 TEST(ReferenceRecords, OfAStudyAreOfOneProcessor) {
   Names mixed;
