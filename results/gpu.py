@@ -305,7 +305,7 @@ def page_of(files):
             "", "How far are the virtual clock's predictions from what we measured on a GPU?", ""]
     systems, summary = clocks(records)
     on_two_ranks, peaks = validation(records)
-    text += [*answers([*summary, *peaks][-4:]), "",
+    text += [*answers([*summary, *peaks]), "",
             f"Measured by us on {gpus}: CUDA {cuda.get('runtime')}, driver {cuda.get('driver')}, LibTorch "
             f"{machine.get('torch')}, commit `{machine.get('commit')}`.",
             "Measured by others: the tables of [external.md](external.md), and the calibrations in `workloads/devices`",
